@@ -1,0 +1,110 @@
+"""Files: atomic writes, safetensors and JSON. No pickle is ever read or written."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from exhume.errors import FileError
+
+# What a pickle or a torch.save archive starts with: protocol 2+ pickles, and the zip that wraps newer ones.
+_PICKLE_MAGIC = b"\x80"
+_ZIP_MAGIC = b"PK"
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Writes through a temporary file beside `path` and renames it, so that `path` is never half-written.
+
+    The temporary file is flushed to disk before the rename; whatever goes wrong, the last good file stays.
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
+        write(temporary)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.chmod(temporary, 0o600)
+        os.replace(temporary, path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise FileError(f"cannot write {path}: {error}; the previous file, if any, is untouched") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes bytes atomically."""
+    write_atomically(path, lambda temporary: _discard(temporary.write_bytes(content)))
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes one JSON object atomically."""
+    write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads one JSON object."""
+    try:
+        value = json.loads(Path(path).read_text())
+    except FileNotFoundError as error:
+        raise FileError(f"{path} does not exist") from error
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} is not readable JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise FileError(f"{path} holds a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Writes named tensors (and a few words of metadata) as safetensors, atomically."""
+    ready = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    meta = dict(metadata) if metadata else None
+    write_atomically(path, lambda temporary: safetensors.torch.save_file(ready, str(temporary), meta))
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Reads named tensors from safetensors; a pickle or a damaged file is refused."""
+    return _read(path, safetensors.torch.load_file)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Reads the metadata words of a safetensors file."""
+
+    def read(name: str) -> dict[str, str]:
+        with safetensors.safe_open(name, framework="pt") as file:
+            return dict(file.metadata() or {})
+
+    return _read(path, read)
+
+
+def _read(path: Path, read: Callable[[str], Any]) -> Any:
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+        if start[:1] == _PICKLE_MAGIC or start == _ZIP_MAGIC:
+            raise FileError(
+                f"{path} is a pickle or a torch.save archive; exhume reads weights only from safetensors "
+                "(convert with safetensors.torch.save_file), because a pickle can run code"
+            )
+        return read(str(path))
+    except FileNotFoundError as error:
+        raise FileError(f"{path} does not exist") from error
+    except (OSError, safetensors.SafetensorError) as error:
+        raise FileError(f"{path} is not a readable safetensors file (truncated or damaged?): {error}") from error
+
+
+def _discard(_: object) -> None:
+    return None
