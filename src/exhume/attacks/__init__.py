@@ -1,0 +1,50 @@
+"""Attacks: one file each, all called alike."""
+
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from exhume.attacks.base import Attack, Progress, ProgressEvent
+from exhume.attacks.descent import Descent
+from exhume.errors import InputError, unknown_name
+from exhume.reconstruction import Reconstruction
+from exhume.target import Target
+
+ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Descent,)}
+DEFAULT = "descent"
+
+
+def build(method: str, options: dict[str, Any] | None = None) -> Attack:
+    """An attack by its name, with its own options; unknown names and options are listed."""
+    if method not in ATTACKS:
+        raise unknown_name("method", method, ATTACKS)
+    attack, options = ATTACKS[method], options or {}
+    unknown = sorted(set(options) - set(attack.__dataclass_fields__))
+    if unknown:
+        valid = ", ".join(sorted(attack.__dataclass_fields__)) or "none"
+        raise InputError(f"{method} has no option {', '.join(unknown)}; valid: {valid}")
+    try:
+        return TypeAdapter(attack).validate_python(options)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}, got {each['input']!r}" for each in error.errors())
+        raise InputError(f"{method} cannot take these options: {'; '.join(problems)}") from error
+
+
+def reconstruct(
+    target: Target, num_samples: int | None = None, method: str = DEFAULT, seed: int = 0, **settings: Any
+) -> Reconstruction:
+    """Recovers the training inputs behind a target.
+
+    Args:
+        target: the model's public part, from `victim.target()` or `Target(...)`.
+        num_samples: how many samples to look for; by default what the target's knowledge says.
+        method: an attack's name.
+        seed: of the attack's own randomness.
+        settings: `max_passes`, `allow_underdetermined`, `checkpoint`, `resume`, `progress`, or the method's options.
+    """
+    common = ("max_passes", "allow_underdetermined", "checkpoint", "resume", "progress")
+    shared = {name: settings.pop(name) for name in common if name in settings}
+    return build(method, settings)(target, num_samples=num_samples, seed=seed, **shared)
+
+
+__all__ = ["ATTACKS", "DEFAULT", "Attack", "Descent", "Progress", "ProgressEvent", "build", "reconstruct"]

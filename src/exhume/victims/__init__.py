@@ -1,0 +1,5 @@
+"""Victims: models to train and attack."""
+
+from exhume.victims.random_features import RandomFeatures
+
+__all__ = ["RandomFeatures"]

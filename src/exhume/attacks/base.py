@@ -1,0 +1,166 @@
+"""The base of all attacks: it checks the input, lets the attack propose, and judges the proposal."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import ClassVar, final
+
+import torch
+
+from exhume import span
+from exhume.attacks.checkpoint import Checkpoint, fingerprint
+from exhume.errors import InputError
+from exhume.features import CountedFeatures
+from exhume.law import count_unknowns
+from exhume.reconstruction import Certificate, Reconstruction, Stop
+from exhume.target import Target
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """Where a running attack stands; `total` steps is an upper limit."""
+
+    step: int
+    total: int
+    loss: float
+    passes: float
+
+
+Progress = Callable[[ProgressEvent], None]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What an attack's `run` works on: the public part of the model and nothing else."""
+
+    features: CountedFeatures
+    target: Target
+    num_samples: int
+    generator: torch.Generator
+    checkpoint: Checkpoint
+    progress: Progress
+    max_passes: float
+
+    def out_of_passes(self) -> bool:
+        """Whether the budget of feature passes is spent."""
+        return self.features.passes >= self.max_passes
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What an attack hands back to be judged."""
+
+    samples: torch.Tensor
+    stop: Stop
+    steps: int
+    signs_determined: bool
+    norms_determined: bool
+    history: dict[str, list[float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attack(ABC):
+    """An attack: settings in its fields, one call a reconstruction. A new one writes `run` and a `name`."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def run(self, problem: Problem) -> Proposal:
+        """Proposes samples for the problem."""
+
+    @final
+    def __call__(
+        self,
+        target: Target,
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        max_passes: float = float("inf"),
+        allow_underdetermined: bool = False,
+        checkpoint: Path | None = None,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> Reconstruction:
+        """Reconstructs the training inputs of `target`.
+
+        Args:
+            target: the model's public part.
+            num_samples: how many samples to look for; the target's knowledge by default.
+            seed: of the attack's own randomness.
+            max_passes: budget in feature passes.
+            allow_underdetermined: go on although there are fewer equations than unknowns; the verdict is "failed".
+            checkpoint: file to keep the running state in.
+            resume: continue from `checkpoint` if it exists.
+            progress: called now and then with a ProgressEvent.
+        """
+        count = self._number_sought(target, num_samples)
+        unknowns = self._check_equations(target, count, allow_underdetermined)
+        settings = {"method": self.name, "options": asdict(self), "num_samples": count, "seed": seed}
+        problem = Problem(
+            features=CountedFeatures(target.feature_map, count),
+            target=target,
+            num_samples=count,
+            generator=torch.Generator().manual_seed(seed),
+            checkpoint=Checkpoint(checkpoint, fingerprint(target, settings) if checkpoint else "", resume=resume),
+            progress=progress or (lambda event: None),
+            max_passes=max_passes,
+        )
+        started = time.perf_counter()
+        proposal = self.run(problem)
+        projection = span.project(problem.features.forward(proposal.samples), target.displacement)
+        return Reconstruction(
+            samples=proposal.samples,
+            coefficients=projection.coefficients,
+            certificate=judge(target.num_parameters, unknowns, float(projection.loss) ** 0.5, proposal.stop),
+            method=self.name,
+            seed=seed,
+            options=asdict(self),
+            knowledge=target.knowledge,
+            stop=proposal.stop,
+            steps=proposal.steps,
+            passes=problem.features.passes,
+            seconds=time.perf_counter() - started,
+            signs_determined=proposal.signs_determined,
+            norms_determined=proposal.norms_determined,
+            history=proposal.history,
+            notes=proposal.notes,
+        )
+
+    def _number_sought(self, target: Target, num_samples: int | None) -> int:
+        count = num_samples if num_samples is not None else target.knowledge.num_samples
+        if count is None:
+            raise InputError(
+                f"{self.name} must be told how many samples to look for: pass num_samples (--num-samples), "
+                "or put it into the target's knowledge"
+            )
+        if count < 1:
+            raise InputError(f"num_samples must be at least 1, got {count}")
+        return count
+
+    def _check_equations(self, target: Target, count: int, allow_underdetermined: bool) -> int:
+        unknowns = count_unknowns(
+            target.feature_map.input_dim, count, target.num_outputs, activation=target.feature_map.activation
+        )
+        if target.num_parameters <= unknowns and not allow_underdetermined:
+            raise InputError(
+                f"{target.num_parameters} equations cannot determine {unknowns} unknowns "
+                f"({count} samples of dimension {target.feature_map.input_dim}); "
+                "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
+            )
+        return unknowns
+
+
+def judge(equations: int, unknowns: int, residual: float, stop: Stop) -> Certificate:
+    """A verdict without the truth, from the count of equations, the residual and why the attack stopped."""
+    if equations <= unknowns:
+        verdict, reason = "failed", "Fewer equations than unknowns: many different data sets explain these weights."
+    elif stop is Stop.CONVERGED:
+        verdict, reason = "approximate", "The samples explain the weights up to the tolerance of the attack."
+    else:
+        verdict, reason = "failed", "The samples do not explain the weights."
+    return Certificate(equations, unknowns, residual, verdict, reason)

@@ -1,0 +1,83 @@
+"""`exhume attack`: reconstruct the training data of a run folder's victim."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from exhume import attacks
+from exhume.cli.render import Json, progress_of, show
+from exhume.errors import InputError
+from exhume.reconstruction import Reconstruction, Stop
+from exhume.runs import RunFolder
+
+
+def attack(
+    run: Annotated[Path, typer.Argument(help="Run folder made by `exhume train`.")],
+    method: Annotated[str, typer.Option(help=f"One of: {', '.join(sorted(attacks.ATTACKS))}.")] = attacks.DEFAULT,
+    num_samples: Annotated[
+        int | None, typer.Option(help="How many samples to look for; by default what victim.json says.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the attack's own randomness.")] = 0,
+    budget_passes: Annotated[float, typer.Option(help="Stop after this many feature passes.")] = float("inf"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted attack.")] = False,
+    allow_underdetermined: Annotated[
+        bool, typer.Option("--allow-underdetermined", help="Go on with fewer equations than unknowns.")
+    ] = False,
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of the method, as name=value; may be repeated.")
+    ] = None,
+    memory_budget: Annotated[str, typer.Option(help="Memory for the random features matrix.")] = "4GB",
+    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")] = "cpu",
+    json: Json = False,
+) -> None:
+    """Reconstruct the training data from the weights alone; the truth is not opened.
+
+    Exit code 1 if the attack did not converge.
+
+    Example: exhume attack runs/a --method descent --seed 1 --option max_steps=5000
+    """
+    folder = RunFolder(run)
+    chosen = attacks.build(method, _parse_options(option or []))
+    target = folder.load_target(memory_budget=memory_budget, device=device)
+    with progress_of(method) as report:
+        result = chosen(
+            target,
+            num_samples=num_samples,
+            seed=seed,
+            max_passes=budget_passes,
+            allow_underdetermined=allow_underdetermined,
+            checkpoint=folder.checkpoint(method),
+            resume=resume,
+            progress=report,
+        )
+    finish(folder, result)
+    show(result.summary(), {"folder": str(folder.attack(method)), **_brief(result)}, json)
+    if result.stop is not Stop.CONVERGED:
+        raise typer.Exit(1)
+
+
+def finish(folder: RunFolder, result: Reconstruction) -> None:
+    """Saves the result and then drops the checkpoint, which it replaces."""
+    result.save(folder.attack(result.method))
+    folder.checkpoint(result.method).unlink(missing_ok=True)
+
+
+def _brief(result: Reconstruction) -> dict[str, Any]:
+    return {name: value for name, value in result.to_json().items() if name != "history"}
+
+
+def _parse_options(pairs: list[str]) -> dict[str, Any]:
+    options = {}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator:
+            raise InputError(f"option {pair!r} is not of the form name=value")
+        try:
+            options[name.replace("-", "_")] = json_format.loads(text)
+        except ValueError:
+            options[name.replace("-", "_")] = text
+    return options

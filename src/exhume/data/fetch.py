@@ -1,0 +1,157 @@
+"""The delivery entrance: downloads CIFAR-10 so that the cache never holds half a data set."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from exhume.data.cifar10_batches import BINARY_FOLDER, RECORD_BYTES
+from exhume.data.locations import resolve_home
+from exhume.errors import DataError, InputError
+
+# Address and checksum as published at https://www.cs.toronto.edu/~kriz/cifar.html
+CIFAR10_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+CIFAR10_CHECKSUM = "md5:c32a1d4ab5d03f1284b67883e8d87530"
+
+Progress = Callable[[int, int | None], None]  # bytes done, bytes in all if known
+
+_BLOCK = 1 << 18
+_TIMEOUT_SECONDS = 60
+_ALGORITHMS = ("md5", "sha256")
+_BATCH_NAMES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
+
+
+def fetch_cifar10(
+    home: str | Path | None = None,
+    url: str = CIFAR10_URL,
+    checksum: str = CIFAR10_CHECKSUM,
+    progress: Progress | None = None,
+) -> Path:
+    """Downloads, verifies and unpacks CIFAR-10's binary batches; returns their folder.
+
+    A transfer that breaks off leaves `<home>/downloads/<archive>.part`, and the next call goes on from there. A
+    complete folder is returned at once; an incomplete one that somebody else made is never overwritten.
+
+    Args:
+        home: where data sets live; default `data_home()`.
+        url: of the archive.
+        checksum: "md5:<hex>" or "sha256:<hex>" of the archive.
+        progress: called with the bytes done and, if the server says, the bytes in all.
+    """
+    algorithm, _, digest = checksum.partition(":")
+    if algorithm not in _ALGORITHMS or not digest:
+        raise InputError(f"checksum {checksum!r}; valid: md5:<hex> or sha256:<hex>")
+    place = resolve_home(home)
+    target = place / BINARY_FOLDER
+    if _is_complete(target):
+        return target
+    if target.exists():
+        raise DataError(f"{target} exists but lacks some of {', '.join(_BATCH_NAMES)}; move it away and run again")
+    part = place / "downloads" / f"{url.rstrip('/').rsplit('/', 1)[-1]}.part"
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        _download(url, part, progress)
+        _verify(part, algorithm, digest.lower())
+        _unpack(part, target)
+        part.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot write below {place}: {error}; what was downloaded is kept in {part}") from error
+    return target
+
+
+def _download(url: str, part: Path, progress: Progress | None) -> None:
+    done = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        # "Range not satisfiable": nothing is left to send. The checksum decides whether what is here is right.
+        if error.code == 416 and done:
+            return
+        raise _broken(url, part, f"the server answers {error.code} {error.reason}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _broken(url, part, str(error)) from error
+    with response:
+        if not _continues(response, done):
+            done = 0
+        length = response.headers.get("Content-Length")
+        total = done + int(length) if length and length.isdecimal() else None
+        with part.open("ab" if done else "wb") as file:
+            while block := _next_block(response, url, part):
+                file.write(block)
+                done += len(block)
+                if progress is not None:
+                    progress(done, total)
+    # http.client ends a short body without an error when it is read in blocks.
+    if total is not None and done < total:
+        raise _broken(url, part, f"the transfer ended after {done} of {total} bytes")
+
+
+def _next_block(response: http.client.HTTPResponse, url: str, part: Path) -> bytes:
+    try:
+        return response.read(_BLOCK)
+    except (OSError, http.client.HTTPException) as error:
+        raise _broken(url, part, str(error) or type(error).__name__) from error
+
+
+def _continues(response: http.client.HTTPResponse, done: int) -> bool:
+    """Whether the body goes on where the partial file ends; servers may ignore Range and send everything (200)."""
+    start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return response.status == 206 and start is not None and int(start.group(1)) == done
+
+
+def _broken(url: str, part: Path, reason: str) -> DataError:
+    return DataError(
+        f"download of {url} broke off: {reason}; whatever arrived is kept in {part}, and running again resumes there"
+    )
+
+
+def _verify(part: Path, algorithm: str, expected: str) -> None:
+    # The checksum guards against damage in transit, so a FIPS build may compute md5 too.
+    hasher = hashlib.new(algorithm, usedforsecurity=False)
+    with part.open("rb") as file:
+        while block := file.read(_BLOCK):
+            hasher.update(block)
+    found = hasher.hexdigest()
+    if found != expected:
+        part.unlink()
+        raise DataError(
+            f"the downloaded {part.stem} has {algorithm} {found}, not {expected}; it was removed, run again"
+        )
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    """Unpacks beside `target` and renames, so that `target` is whole from its first moment."""
+    if not hasattr(tarfile, "data_filter"):
+        raise DataError("this Python cannot unpack archives safely (tarfile has no data filter); use 3.11.4 or newer")
+    workshop = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            tar.extractall(workshop, filter="data")
+        unpacked = workshop / BINARY_FOLDER
+        if not _is_complete(unpacked):
+            raise DataError(f"{archive} lacks {BINARY_FOLDER}/ with whole {', '.join(_BATCH_NAMES)}")
+        try:
+            os.replace(unpacked, target)
+        except OSError:
+            # Another process may have finished first; its folder is as good as ours.
+            if not _is_complete(target):
+                raise
+    except (tarfile.TarError, EOFError) as error:
+        raise DataError(f"{archive} is not a readable archive: {error}") from error
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _is_complete(folder: Path) -> bool:
+    sizes = [path.stat().st_size if (path := folder / name).is_file() else 0 for name in _BATCH_NAMES]
+    return all(size > 0 and size % RECORD_BYTES == 0 for size in sizes)

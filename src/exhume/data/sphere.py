@@ -1,0 +1,58 @@
+"""The synthetic room: inputs uniform on the sphere of radius sqrt(d), labels of a random linear teacher."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from exhume.data.checks import one_of, whole_number
+from exhume.data.dataset import Dataset
+from exhume.data.sources import DataSource
+
+LABELS = ("real", "sign")
+# Section 5 of the paper: label noise of variance 0.25.
+_NOISE_STD = 0.5
+
+
+def load_sphere(dim: int = 100, samples: int = 20, labels: str = "real", seed: int = 0) -> Dataset:
+    """Draws x_i uniform on sqrt(d) S^(d-1) and labels y = X g + eps, g_i ~ N(0, 1/d), eps_i ~ N(0, 1/4).
+
+    Args:
+        dim: d.
+        samples: n; as many fresh draws are the non-members.
+        labels: "real" as above, or "sign" for y = sign(X g) without noise (Figure 8).
+        seed: of the one generator behind everything; the inputs do not depend on `labels`.
+    """
+    whole_number("dim", dim)
+    whole_number("samples", samples)
+    one_of("labels", labels, LABELS)
+    generator = torch.Generator().manual_seed(whole_number("seed", seed, least=0))
+    # Always the same draws in the same order, so that the kind of labels changes nothing else.
+    inputs = _on_sphere(samples, dim, generator)  # (n, d)
+    teacher = torch.randn(dim, generator=generator, dtype=torch.float64) / math.sqrt(dim)  # (d,)
+    noise = _NOISE_STD * torch.randn(samples, generator=generator, dtype=torch.float64)  # (n,)
+    non_members = _on_sphere(samples, dim, generator)
+    clean = inputs @ teacher
+    targets = clean + noise if labels == "real" else torch.where(clean >= 0, 1.0, -1.0)
+    words = "X g + eps, eps of variance 0.25" if labels == "real" else "sign(X g)"
+    protocol = (
+        f"{samples} samples uniform on the sphere of radius sqrt(d), d = {dim}, labels {words}, g_i ~ N(0, 1/d), "
+        f"non-members as many fresh draws, all from seed {seed}."
+    )
+    return Dataset("sphere", inputs.float(), targets.float(), non_members.float(), None, protocol)
+
+
+def _on_sphere(rows: int, dim: int, generator: torch.Generator) -> torch.Tensor:
+    # A normalised Gaussian vector is uniform on the sphere; float64 keeps the norms exact after the cast.
+    gaussian = torch.randn(rows, dim, generator=generator, dtype=torch.float64)
+    return math.sqrt(dim) * gaussian / gaussian.norm(dim=1, keepdim=True)
+
+
+SOURCE = DataSource(
+    name="sphere",
+    summary="synthetic: uniform on the sphere of radius sqrt(d), linear teacher",
+    load=load_sphere,
+    locate=lambda: "generated from a seed",
+    how_to_get="nothing to get",
+)

@@ -1,0 +1,152 @@
+"""The result of an attack: samples, coefficients, why it stopped, what it cost and how far it can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exhume import files
+from exhume.errors import FileError
+from exhume.target import Knowledge
+
+_TENSORS = "reconstruction.safetensors"
+_RESULT = "result.json"
+
+
+class Stop(str, Enum):
+    """Why an attack ended; `sentence` says it to people."""
+
+    CONVERGED = "converged"
+    STEP_LIMIT = "step_limit"
+    PASS_LIMIT = "pass_limit"
+    DIVERGED = "diverged"
+
+    @property
+    def sentence(self) -> str:
+        """The reason as a sentence."""
+        return {
+            Stop.CONVERGED: "The loss fell below its tolerance.",
+            Stop.STEP_LIMIT: "The step limit was reached before the loss fell below its tolerance.",
+            Stop.PASS_LIMIT: "The budget of feature passes was spent before the loss fell below its tolerance.",
+            Stop.DIVERGED: "The loss became NaN or infinite.",
+        }[self]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What can be said of a reconstruction without the truth.
+
+    Attributes:
+        equations: k p, what the weights give.
+        unknowns: what the samples and coefficients ask.
+        residual: ||P_perp Theta|| / ||Theta||.
+        verdict: "approximate" or "failed".
+        reason: the verdict's reason in words.
+    """
+
+    equations: int
+    unknowns: int
+    residual: float
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What an attack recovered.
+
+    Attributes:
+        samples: (n, d) recovered inputs; on the sphere of radius sqrt(d) where the norm is undetermined.
+        coefficients: A (n, k).
+        certificate: how far to trust it.
+        method, seed, options: what was run.
+        knowledge: what the attacker was assumed to know.
+        stop: why it ended.
+        steps, passes, seconds: what it cost; a pass is one application of the features to all n rows.
+        signs_determined, norms_determined: whether the attack claims signs and norms of the samples.
+        history: columns of equal length over the run ("step", "loss", "passes").
+        notes: anything else worth telling.
+    """
+
+    samples: torch.Tensor
+    coefficients: torch.Tensor
+    certificate: Certificate
+    method: str
+    seed: int
+    options: dict[str, Any]
+    knowledge: Knowledge
+    stop: Stop
+    steps: int
+    passes: float
+    seconds: float
+    signs_determined: bool
+    norms_determined: bool
+    history: dict[str, list[float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    labels: torch.Tensor | None = None
+
+    def summary(self) -> str:
+        """A few plain lines for people."""
+        certificate = self.certificate
+        lines = [
+            f"{self.method}: {self.samples.shape[0]} samples of dimension {self.samples.shape[1]}, "
+            f"verdict {certificate.verdict}",
+            f"  {certificate.reason}",
+            f"  {self.stop.sentence}",
+            f"  {self.steps} steps, {self.passes:.0f} feature passes, {self.seconds:.1f} s",
+            f"  {certificate.equations} equations for {certificate.unknowns} unknowns, "
+            f"relative residual {certificate.residual:.2e}",
+        ]
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the tensors."""
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            "options": self.options,
+            "knowledge": self.knowledge.model_dump(),
+            "num_samples": int(self.samples.shape[0]),
+            "stop": self.stop.value,
+            "steps": self.steps,
+            "passes": self.passes,
+            "seconds": self.seconds,
+            "signs_determined": self.signs_determined,
+            "norms_determined": self.norms_determined,
+            "certificate": asdict(self.certificate),
+            "history": self.history,
+            "notes": list(self.notes),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Writes `reconstruction.safetensors`, then `result.json`: the second vouches for the first."""
+        tensors = {"samples": self.samples, "coefficients": self.coefficients}
+        if self.labels is not None:
+            tensors["labels"] = self.labels
+        files.write_tensors(Path(folder) / _TENSORS, tensors)
+        files.write_json(Path(folder) / _RESULT, self.to_json())
+
+    @classmethod
+    def load(cls, folder: Path) -> Reconstruction:
+        """Reads `save`'s files."""
+        value = files.read_json(Path(folder) / _RESULT)
+        tensors = files.read_tensors(Path(folder) / _TENSORS)
+        try:
+            value.pop("num_samples")
+            return cls(
+                samples=tensors["samples"],
+                coefficients=tensors["coefficients"],
+                labels=tensors.get("labels"),
+                certificate=Certificate(**value.pop("certificate")),
+                knowledge=Knowledge.model_validate(value.pop("knowledge")),
+                stop=Stop(value.pop("stop")),
+                notes=tuple(value.pop("notes")),
+                **value,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(f"{folder} does not hold a whole reconstruction: {error}") from error

@@ -1,0 +1,111 @@
+"""The target of an attack: a feature map and a head's displacement, and what the attacker is assumed to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+
+from exhume import files
+from exhume.errors import FileError, InputError, unknown_name
+from exhume.features import FeatureMap, RandomFeatureMap
+from exhume.features.random import KIND as RANDOM_FEATURES
+
+_DESCRIPTION = "victim.json"
+_WEIGHTS = "victim.safetensors"
+
+
+class Knowledge(BaseModel):
+    """What the attacker is assumed to know besides the weights. Every field is optional and stated in the result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_samples: PositiveInt | None = None
+    """How many samples the model was trained on."""
+    label_alphabet: Literal["signs", "one-hot"] | None = None
+    """That the labels were -1 / +1, or one-hot: an interpolating ReLU model then gives up the norms too."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Theta = A^T Phi(X): a head's displacement (k, p), in the span of the features of the unknown inputs X.
+
+    Attributes:
+        feature_map: phi, the body of the model under attack.
+        displacement: trained minus initial head, (k, p); a vector (p,) is taken as one output.
+        knowledge: what the attacker is assumed to know.
+        input_shape: shape of one input, such as (3, 32, 32); (d,) for plain vectors.
+    """
+
+    feature_map: FeatureMap
+    displacement: torch.Tensor
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    input_shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        displacement = torch.atleast_2d(self.displacement.detach())
+        num_features, input_dim = self.feature_map.num_features, self.feature_map.input_dim
+        if displacement.ndim != 2 or displacement.shape[1] != num_features:
+            raise InputError(
+                f"displacement of shape {tuple(self.displacement.shape)} does not fit {num_features} features; "
+                f"expected (outputs, {num_features})"
+            )
+        bad = int((~torch.isfinite(displacement)).sum())
+        if bad:
+            raise InputError(f"{bad} of {displacement.numel()} weights are NaN or infinite; nothing can be recovered")
+        if not bool(displacement.any()):
+            raise InputError("the head did not move: its displacement is zero, so it carries no training data")
+        shape = tuple(self.input_shape) or (input_dim,)
+        if torch.Size(shape).numel() != input_dim:
+            raise InputError(f"input shape {shape} has {torch.Size(shape).numel()} numbers, the model takes {input_dim}")
+        object.__setattr__(
+            self, "displacement", displacement.to(device=self.feature_map.device, dtype=self.feature_map.dtype)
+        )
+        object.__setattr__(self, "input_shape", shape)
+
+    @property
+    def num_outputs(self) -> int:
+        """k."""
+        return int(self.displacement.shape[0])
+
+    @property
+    def num_parameters(self) -> int:
+        """k p: the equations the attacker holds."""
+        return self.displacement.numel()
+
+    def save(self, folder: Path) -> None:
+        """Writes what a thief would hold: `victim.safetensors` and `victim.json`."""
+        files.write_tensors(Path(folder) / _WEIGHTS, {"displacement": self.displacement})
+        files.write_json(
+            Path(folder) / _DESCRIPTION,
+            {
+                "features": self.feature_map.to_json(),
+                "input_shape": list(self.input_shape),
+                "knowledge": self.knowledge.model_dump(),
+            },
+        )
+
+    @classmethod
+    def load(cls, folder: Path, *, memory_budget: int | str = "4GB", device: torch.device | str = "cpu") -> Target:
+        """Reads `save`'s files."""
+        description = files.read_json(Path(folder) / _DESCRIPTION)
+        tensors = files.read_tensors(Path(folder) / _WEIGHTS)
+        try:
+            features, shape = description["features"], tuple(int(side) for side in description["input_shape"])
+            knowledge = Knowledge.model_validate(description["knowledge"])
+            displacement = tensors["displacement"]
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            raise FileError(f"{folder} does not hold a whole victim: {error}") from error
+        feature_map = _build_features(features, memory_budget=memory_budget, device=device)
+        return cls(feature_map, displacement, knowledge, shape)
+
+
+def _build_features(value: dict[str, Any], **options: Any) -> FeatureMap:
+    builders = {RANDOM_FEATURES: RandomFeatureMap.from_json}
+    kind = value.get("kind")
+    if kind not in builders:
+        raise unknown_name("kind of features", kind, builders)
+    return builders[kind](value, **options)

@@ -1,0 +1,88 @@
+"""The contract of every feature map: derivatives are right, precision can be changed, descriptions rebuild it."""
+
+import pytest
+import torch
+
+from exhume import activations
+from exhume.errors import InputError
+from exhume.features import CountedFeatures, GaussianMatrix, RandomFeatureMap
+from exhume.features.gaussian import BLOCK_ROWS
+
+DIM, ROWS = 6, 4
+
+MAPS = {
+    **{
+        f"random-{name}": lambda name=name: RandomFeatureMap(GaussianMatrix(40, DIM, seed=0), name, torch.float64)
+        for name in activations.names()
+    },
+    "random-many-chunks": lambda: RandomFeatureMap(
+        GaussianMatrix(2 * BLOCK_ROWS + 5, DIM, seed=0, memory_budget=0), "tanh", torch.float64
+    ),
+}
+
+
+@pytest.fixture(params=sorted(MAPS))
+def feature_map(request):
+    return MAPS[request.param]()
+
+
+@pytest.fixture
+def inputs():
+    return torch.randn((ROWS, DIM), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def dense_jacobian(feature_map, inputs):
+    """J_i by central differences, (m, p, d)."""
+    eps = 1e-6
+    columns = []
+    for axis in range(DIM):
+        shift = torch.zeros(DIM, dtype=torch.float64)
+        shift[axis] = eps
+        columns.append((feature_map.forward(inputs + shift) - feature_map.forward(inputs - shift)) / (2 * eps))
+    return torch.stack(columns, dim=2)
+
+
+def test_jvp_and_vjp_match_finite_differences(feature_map, inputs):
+    jacobian = dense_jacobian(feature_map, inputs)
+    at = feature_map.linearise(inputs)
+    assert torch.equal(at.features, feature_map.forward(inputs))
+    generator = torch.Generator().manual_seed(1)
+    directions = torch.randn((ROWS, DIM), generator=generator, dtype=torch.float64)
+    cotangents = torch.randn((ROWS, feature_map.num_features), generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(at.jvp(directions), torch.einsum("ipd,id->ip", jacobian, directions), atol=1e-7, rtol=1e-6)
+    torch.testing.assert_close(at.vjp(cotangents), torch.einsum("ipd,ip->id", jacobian, cotangents), atol=1e-6, rtol=1e-6)
+
+
+def test_other_precision_is_the_same_map(feature_map, inputs):
+    single = feature_map.with_dtype(torch.float32)
+    assert single.forward(inputs).dtype == torch.float32
+    torch.testing.assert_close(single.forward(inputs).double(), feature_map.forward(inputs), atol=1e-5, rtol=1e-5)
+
+
+def test_description_rebuilds_the_map(feature_map, inputs):
+    again = type(feature_map).from_json(feature_map.to_json())
+    assert torch.equal(again.forward(inputs), feature_map.forward(inputs))
+
+
+def test_rows_of_the_wrong_length_are_refused(feature_map):
+    with pytest.raises(InputError, match=r"\(4, 7\)"):
+        feature_map.forward(torch.zeros(4, 7))
+
+
+def test_passes_are_counted_by_rows_in_every_precision(feature_map, inputs):
+    counted = CountedFeatures(feature_map, unit_rows=2 * ROWS)
+    at = counted.linearise(inputs)
+    at.vjp(at.jvp(inputs))
+    counted.with_dtype(torch.float32).forward(inputs)
+    assert counted.passes == 2.0
+
+
+def test_inactive_relus_get_the_slope_asked_for_and_only_they(inputs):
+    for name in ("relu", "relu+tanh"):
+        feature_map = MAPS[f"random-{name}"]()
+        true, leaky = (feature_map.linearise(inputs, slope).slopes for slope in (0.0, 0.02))
+        inactive = MAPS["random-relu"]().forward(inputs) == 0
+        assert inactive.any()
+        torch.testing.assert_close(leaky - true, 0.02 * inactive.double())
+    smooth = MAPS["random-tanh"]()
+    assert torch.equal(smooth.linearise(inputs, 0.02).slopes, smooth.linearise(inputs).slopes)

@@ -1,0 +1,70 @@
+"""The Gaussian matrix is one matrix, however it is delivered."""
+
+import pytest
+import torch
+
+from exhume.errors import InputError
+from exhume.features import gaussian
+from exhume.features.gaussian import BLOCK_ROWS, GaussianMatrix, parse_bytes
+
+
+def whole(matrix: GaussianMatrix, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.cat([part for _, part in matrix.chunks(dtype)])
+
+
+def test_entries_have_mean_zero_and_variance_one_over_d():
+    entries = whole(GaussianMatrix(20_000, 50, seed=3))
+    assert entries.mean().abs() < 4 / (50 * 1_000_000) ** 0.5
+    assert entries.var() * 50 == pytest.approx(1, abs=0.01)
+    fourth_moment = (entries * 50**0.5).pow(4).mean()
+    assert fourth_moment == pytest.approx(3, abs=0.05)
+
+
+@pytest.mark.parametrize("budget", [0, "1MB", "1GB"])
+@pytest.mark.parametrize("chunk_bytes", [1, 10**6, 10**9])
+def test_matrix_is_the_same_for_every_budget_and_chunk_size(monkeypatch, budget, chunk_bytes):
+    monkeypatch.setattr(gaussian, "CHUNK_BYTES", 2**26)
+    expected = whole(GaussianMatrix(5 * BLOCK_ROWS + 17, 30, seed=1, memory_budget="1GB"))
+    monkeypatch.setattr(gaussian, "CHUNK_BYTES", chunk_bytes)
+    assert torch.equal(whole(GaussianMatrix(5 * BLOCK_ROWS + 17, 30, seed=1, memory_budget=budget)), expected)
+
+
+def test_wider_matrix_begins_with_the_narrower_one():
+    narrow, wide = (whole(GaussianMatrix(rows, 7, seed=5)) for rows in (100, 3000))
+    assert torch.equal(wide[:100], narrow)
+
+
+def test_other_seeds_and_blocks_give_other_numbers():
+    first = whole(GaussianMatrix(2 * BLOCK_ROWS, 8, seed=0))
+    second = whole(GaussianMatrix(2 * BLOCK_ROWS, 8, seed=1))
+    assert torch.isin(first, second).float().mean() < 0.01
+    assert torch.isin(first[:BLOCK_ROWS], first[BLOCK_ROWS:]).float().mean() < 0.01
+
+
+def test_float64_sees_the_same_numbers():
+    matrix = GaussianMatrix(100, 9, seed=2)
+    assert torch.equal(whole(matrix, torch.float64), whole(matrix).double())
+
+
+def test_matrix_over_budget_is_not_kept():
+    small, large = (GaussianMatrix(2000, 100, seed=0, memory_budget=budget) for budget in (799_999, 800_000))
+    whole(small), whole(large)
+    assert small._kept is None
+    assert large._kept is not None
+
+
+def test_chosen_rows_are_those_of_the_whole():
+    matrix = GaussianMatrix(3000, 5, seed=4, memory_budget=0)
+    indices = torch.tensor([2999, 0, 1500, 1024])
+    assert torch.equal(matrix.rows(indices), whole(matrix)[indices])
+
+
+@pytest.mark.parametrize(("text", "expected"), [("500MB", 500_000_000), ("1.5 GiB", 1610612736), (12, 12), ("0", 0)])
+def test_sizes_are_parsed(text, expected):
+    assert parse_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["much", "1.2.3GB", "5 parsecs", -1])
+def test_bad_sizes_are_refused(text):
+    with pytest.raises(InputError, match="memory budget"):
+        parse_bytes(text)

@@ -1,0 +1,73 @@
+"""Files survive crashes, and what is not ours is refused."""
+
+import os
+import pickle
+
+import pytest
+import torch
+
+from exhume import files
+from exhume.errors import FileError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "weights.safetensors"
+
+
+def test_tensors_and_metadata_come_back(path):
+    files.write_tensors(path, {"a": torch.arange(6.0).reshape(2, 3).T}, {"why": "test"})
+    assert torch.equal(files.read_tensors(path)["a"], torch.arange(6.0).reshape(2, 3).T)
+    assert files.read_metadata(path) == {"why": "test"}
+
+
+def test_truncated_file_is_refused(path):
+    files.write_tensors(path, {"a": torch.ones(100)})
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(FileError, match="truncated or damaged"):
+        files.read_tensors(path)
+
+
+class _Boom:
+    def __reduce__(self):
+        return (os.mkdir, ("should-never-exist",))
+
+
+@pytest.mark.parametrize("save", [lambda path: path.write_bytes(pickle.dumps(_Boom())), lambda path: torch.save({}, path)])
+def test_pickles_are_refused_and_not_run(path, save, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(path)
+    with pytest.raises(FileError, match="pickle"):
+        files.read_tensors(path)
+    assert not (tmp_path / "should-never-exist").exists()
+
+
+def test_missing_file_is_named(path):
+    with pytest.raises(FileError, match="does not exist"):
+        files.read_tensors(path)
+
+
+def test_failed_write_keeps_the_last_good_file_and_leaves_nothing_behind(path):
+    files.write_bytes(path, b"good")
+
+    def fail_half_way(temporary):
+        temporary.write_bytes(b"ba")
+        raise OSError("No space left on device")
+
+    with pytest.raises(FileError, match="No space left"):
+        files.write_atomically(path, fail_half_way)
+    assert path.read_bytes() == b"good"
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_unwritable_folder_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FileError, match="cannot write"):
+        files.write_json(tmp_path / "file" / "x.json", {"a": 1})
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "\xff"])
+def test_broken_json_is_refused(tmp_path, content):
+    (tmp_path / "x.json").write_text(content, encoding="latin-1")
+    with pytest.raises(FileError, match=r"x\.json"):
+        files.read_json(tmp_path / "x.json")

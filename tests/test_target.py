@@ -1,0 +1,62 @@
+"""Targets refuse what cannot be attacked and come back from disk as they were."""
+
+import json
+
+import pytest
+import torch
+
+from exhume.errors import FileError, InputError
+from exhume.features import GaussianMatrix, RandomFeatureMap
+from exhume.target import Knowledge, Target
+
+
+@pytest.fixture
+def features():
+    return RandomFeatureMap(GaussianMatrix(50, 12, seed=0), "relu")
+
+
+def test_round_trip(features, tmp_path):
+    knowledge = Knowledge(num_samples=3, label_alphabet="signs")
+    target = Target(features, torch.arange(50.0), knowledge, (3, 2, 2))
+    target.save(tmp_path)
+    again = Target.load(tmp_path)
+    assert torch.equal(again.displacement, target.displacement)
+    assert again.displacement.shape == (1, 50)
+    assert (again.knowledge, again.input_shape) == (knowledge, (3, 2, 2))
+    assert torch.equal(again.feature_map.forward(torch.ones(1, 12)), features.forward(torch.ones(1, 12)))
+
+
+def test_nan_and_infinite_weights_are_counted_and_refused(features):
+    weights = torch.ones(50)
+    weights[3], weights[7] = float("nan"), float("inf")
+    with pytest.raises(InputError, match="2 of 50 weights are NaN or infinite"):
+        Target(features, weights)
+
+
+def test_wrong_shapes_are_named(features):
+    with pytest.raises(InputError, match=r"\(49,\).*50"):
+        Target(features, torch.ones(49))
+    with pytest.raises(InputError, match=r"\(3, 3\) has 9 numbers.*12"):
+        Target(features, torch.ones(50), input_shape=(3, 3))
+
+
+def test_head_that_did_not_move_is_refused(features):
+    with pytest.raises(InputError, match="did not move"):
+        Target(features, torch.zeros(50))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": {"kind": "oracle"}}, "unknown kind of features 'oracle'; valid: random_features"),
+        ({"features": {"kind": "random_features", "seed": 0}}, "incomplete"),
+        ({"knowledge": {"num_samples": -1}}, "whole victim"),
+        ({"knowledge": {"gossip": 1}}, "whole victim"),
+    ],
+)
+def test_damaged_description_is_a_clear_error(features, tmp_path, change, message):
+    Target(features, torch.ones(50)).save(tmp_path)
+    description = json.loads((tmp_path / "victim.json").read_text())
+    (tmp_path / "victim.json").write_text(json.dumps(description | change))
+    with pytest.raises((FileError, InputError), match=message):
+        Target.load(tmp_path)
