@@ -1,6 +1,30 @@
 """exhume: recover training data from trained weights, and prove how good the recovery is."""
 
+from exhume.activations import Activation
+from exhume.attacks import Descent, reconstruct
 from exhume.errors import DataError, ExhumeError, FileError, InputError
+from exhume.features import FeatureMap
+from exhume.law import Forecast, forecast
+from exhume.reconstruction import Certificate, Reconstruction, Stop
+from exhume.target import Knowledge, Target
+from exhume.victims import RandomFeatures
 
-__all__ = ["DataError", "ExhumeError", "FileError", "InputError"]
+__all__ = [
+    "Activation",
+    "Certificate",
+    "DataError",
+    "Descent",
+    "ExhumeError",
+    "FeatureMap",
+    "FileError",
+    "Forecast",
+    "InputError",
+    "Knowledge",
+    "RandomFeatures",
+    "Reconstruction",
+    "Stop",
+    "Target",
+    "forecast",
+    "reconstruct",
+]
 __version__ = "0.1.0"

@@ -186,8 +186,8 @@ def _kernel_coefficients(activation: Activation) -> tuple[float, ...]:
 
 
 def _step(z: Tensor) -> Tensor:
-    """1 where z > 0 and 0 elsewhere, 0 at 0 included."""
-    return (z > 0).to(z.dtype)
+    """1 where z > 0, else 0; without booleans, which are several times slower to make and convert."""
+    return z.relu().sign_()
 
 
 def _bell(z: Tensor) -> Tensor:

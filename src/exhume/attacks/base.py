@@ -15,7 +15,7 @@ from exhume import span
 from exhume.attacks.checkpoint import Checkpoint, fingerprint
 from exhume.errors import InputError
 from exhume.features import CountedFeatures
-from exhume.law import count_unknowns
+from exhume.law import forecast
 from exhume.reconstruction import Certificate, Reconstruction, Stop
 from exhume.target import Target
 
@@ -143,13 +143,14 @@ class Attack(ABC):
         return count
 
     def _check_equations(self, target: Target, count: int, allow_underdetermined: bool) -> int:
-        unknowns = count_unknowns(
-            target.feature_map.input_dim, count, target.num_outputs, activation=target.feature_map.activation
-        )
+        features = target.feature_map
+        unknowns = forecast(
+            target.num_parameters, features.input_dim, count, target.num_outputs, features.activation
+        ).unknowns
         if target.num_parameters <= unknowns and not allow_underdetermined:
             raise InputError(
                 f"{target.num_parameters} equations cannot determine {unknowns} unknowns "
-                f"({count} samples of dimension {target.feature_map.input_dim}); "
+                f"({count} samples of dimension {features.input_dim}); "
                 "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
             )
         return unknowns

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from exhume import attacks
+from exhume.cli.options import parse_pairs
 from exhume.cli.render import Json, progress_of, show
-from exhume.errors import InputError
 from exhume.reconstruction import Reconstruction, Stop
 from exhume.runs import RunFolder
 
@@ -41,7 +40,7 @@ def attack(
     Example: exhume attack runs/a --method descent --seed 1 --option max_steps=5000
     """
     folder = RunFolder(run)
-    chosen = attacks.build(method, _parse_options(option or []))
+    chosen = attacks.build(method, parse_pairs(option))
     target = folder.load_target(memory_budget=memory_budget, device=device)
     with progress_of(method) as report:
         result = chosen(
@@ -69,15 +68,3 @@ def finish(folder: RunFolder, result: Reconstruction) -> None:
 def _brief(result: Reconstruction) -> dict[str, Any]:
     return {name: value for name, value in result.to_json().items() if name != "history"}
 
-
-def _parse_options(pairs: list[str]) -> dict[str, Any]:
-    options = {}
-    for pair in pairs:
-        name, separator, text = pair.partition("=")
-        if not separator:
-            raise InputError(f"option {pair!r} is not of the form name=value")
-        try:
-            options[name.replace("-", "_")] = json_format.loads(text)
-        except ValueError:
-            options[name.replace("-", "_")] = text
-    return options

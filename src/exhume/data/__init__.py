@@ -6,6 +6,7 @@ A new data set is one file with a `SOURCE` (see `sources.py`) and one line in `_
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 from exhume.data.dataset import Dataset, PictureFormat, standardise
@@ -22,6 +23,7 @@ __all__ = [
     "data_home",
     "fetch_cifar10",
     "load",
+    "options_of",
     "standardise",
 ]
 
@@ -52,3 +54,8 @@ def _source(name: str) -> DataSource:
     # Imported when asked for: scikit-learn alone takes longer to import than a small attack takes to run.
     source: DataSource = importlib.import_module(f"exhume.data.{name.replace('-', '_')}").SOURCE
     return source
+
+
+def options_of(name: str) -> tuple[str, ...]:
+    """The options that `load(name, ...)` takes."""
+    return tuple(inspect.signature(_source(name).load).parameters)

@@ -13,7 +13,7 @@ import torch
 
 from exhume.data.checks import one_of, whole_number
 from exhume.data.classes import class_targets, random_signs
-from exhume.data.dataset import Dataset, PictureFormat, rescale_rows
+from exhume.data.dataset import NORM_WORDS, NORMS, Dataset, PictureFormat, rescale_rows
 from exhume.data.sources import DataSource
 from exhume.errors import DataError, InputError
 
@@ -61,7 +61,7 @@ def load_arrays(
     targets, label_words = _targets(raw_labels, labels, count, len(values), file, seed)
     words = f"The first {count} of {len(values)} rows of {file.name}, {label_words}"
     words += ", standardised by one scalar mean and std over these rows" if standardise == "subset" else ", as they are"
-    words += ", every row rescaled to norm sqrt(d)" if norm == "sphere" else ""
+    words += NORM_WORDS[one_of("norm", norm, NORMS)]
     picture, picture_words = _picture(members, picture_shape, mean, std)
     inputs, non_members = (rescale_rows(((part - mean) / std).float(), norm) for part in (members, others))
     return Dataset("arrays", inputs, targets, non_members, picture, f"{words}{picture_words}.")

@@ -13,7 +13,12 @@ from exhume.data.checks import one_of
 from exhume.errors import InputError
 
 STANDARDISATIONS = ("subset", "channel", "none")
-NORMS = ("keep", "sphere")
+# What each norm adds to a protocol. The original norms are lost, so pictures can only show the rescaled rows.
+NORM_WORDS = {
+    "keep": "",
+    "sphere": ", every row rescaled to norm sqrt(d) (pictures are drawn from the rescaled rows)",
+}
+NORMS = tuple(NORM_WORDS)
 
 # Mean and standard deviation of each channel over a full training split.
 ChannelStatistics = tuple[tuple[float, ...], tuple[float, ...]]
@@ -167,4 +172,5 @@ def rescale_rows(vectors: torch.Tensor, norm: str) -> torch.Tensor:
     if bool((lengths == 0).any()):
         row = int((lengths == 0).flatten().nonzero()[0])
         raise InputError(f"row {row} is zero and cannot be rescaled; use norm 'keep'")
-    return (wide * math.sqrt(vectors.shape[1]) / lengths).to(vectors.dtype)
+    rescaled: torch.Tensor = wide * (math.sqrt(vectors.shape[1]) / lengths)
+    return rescaled.to(vectors.dtype)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
-import os
 import re
 import shutil
 import tarfile
 import tempfile
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -141,12 +142,12 @@ def _unpack(archive: Path, target: Path) -> None:
         if not _is_complete(unpacked):
             raise DataError(f"{archive} lacks {BINARY_FOLDER}/ with whole {', '.join(_BATCH_NAMES)}")
         try:
-            os.replace(unpacked, target)
+            unpacked.replace(target)
         except OSError:
             # Another process may have finished first; its folder is as good as ours.
             if not _is_complete(target):
                 raise
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise DataError(f"{archive} is not a readable archive: {error}") from error
     finally:
         shutil.rmtree(workshop, ignore_errors=True)

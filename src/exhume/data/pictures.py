@@ -10,19 +10,15 @@ import torch
 from PIL import Image
 
 from exhume.data.checks import whole_number
-from exhume.data.dataset import ChannelStatistics, Dataset, rescale_rows, standardise
+from exhume.data.dataset import NORM_WORDS, ChannelStatistics, Dataset, rescale_rows, standardise
 from exhume.errors import DataError, InputError
 
 _MODES = {1: "L", 3: "RGB"}
 
 _STANDARDISATION_WORDS = {
-    "subset": "standardised by one scalar mean and one scalar unbiased standard deviation over all values of the subset",
+    "subset": "standardised by one scalar mean and one scalar unbiased standard deviation over the whole subset",
     "channel": "standardised per channel by the statistics of the full training split",
     "none": "raw pixels in [0, 1]",
-}
-_NORM_WORDS = {
-    "keep": "",
-    "sphere": ", every row rescaled to norm sqrt(d) (pictures are drawn from the rescaled rows)",
 }
 
 
@@ -45,7 +41,7 @@ def picture_dataset(
     non_members = picture.to_vectors(others.reshape(-1, *picture.shape))
     protocol = f"{selection}, flattened to d = {inputs.shape[1]}, {_STANDARDISATION_WORDS[mode]}"
     inputs, non_members = rescale_rows(inputs, norm), rescale_rows(non_members, norm)
-    return Dataset(name, inputs, labels, non_members, picture, f"{protocol}{_NORM_WORDS[norm]}.")
+    return Dataset(name, inputs, labels, non_members, picture, f"{protocol}{NORM_WORDS[norm]}.")
 
 
 def shrink(pixels: torch.Tensor, size: int | None) -> torch.Tensor:

@@ -41,10 +41,6 @@ class DataSource:
         location = self.locate()
         return DatasetInfo(self.name, self.summary, location is not None, location or "not found", self.how_to_get)
 
-    def options(self) -> list[str]:
-        """The names of the options of `load`."""
-        return list(inspect.signature(self.load).parameters)
-
     def call(self, options: Mapping[str, Any]) -> Dataset:
         """Calls `load`; an option it does not have, or one it needs and did not get, is an InputError."""
         parameters = inspect.signature(self.load).parameters

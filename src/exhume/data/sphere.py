@@ -46,7 +46,8 @@ def load_sphere(dim: int = 100, samples: int = 20, labels: str = "real", seed: i
 def _on_sphere(rows: int, dim: int, generator: torch.Generator) -> torch.Tensor:
     # A normalised Gaussian vector is uniform on the sphere; float64 keeps the norms exact after the cast.
     gaussian = torch.randn(rows, dim, generator=generator, dtype=torch.float64)
-    return math.sqrt(dim) * gaussian / gaussian.norm(dim=1, keepdim=True)
+    rows_on_sphere: torch.Tensor = gaussian * (math.sqrt(dim) / gaussian.norm(dim=1, keepdim=True))
+    return rows_on_sphere
 
 
 SOURCE = DataSource(

@@ -12,6 +12,8 @@ from exhume.errors import FileError, InputError
 from exhume.features.gaussian import GaussianMatrix
 
 KIND = "random_features"
+# Columns per row from which the transposed product is faster (measured on two CPU cores: 10 x 3072 yes, 30 x 3072 no).
+_WIDE = 150
 
 
 class RandomFeatureMap:
@@ -44,7 +46,8 @@ class RandomFeatureMap:
             features[:, rows] = self.activation.value(preactivation)
             slope = self.activation.slope(preactivation)
             if inactive_slope and self.activation.rectified:
-                slope = slope + inactive_slope * (preactivation <= 0)
+                # sign(relu(z)) is 1 where z > 0; comparisons make booleans, which cost several times as much.
+                slope = slope + inactive_slope * (1 - preactivation.relu_().sign_())
             slopes[:, rows] = slope
         return RandomLinearisation(self.matrix, features, slopes)
 
@@ -105,5 +108,10 @@ class RandomLinearisation:
 
 
 def _times_rows(inputs: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
-    """inputs part^T. Written as (part inputs^T)^T: BLAS reads the tall factor about twice as fast that way."""
-    return (part @ inputs.T).T
+    """inputs part^T.
+
+    For few rows of many columns it is taken as (part inputs^T)^T: BLAS reads the tall factor about twice as fast.
+    """
+    if part.shape[1] >= _WIDE * inputs.shape[0]:
+        return (part @ inputs.T).T
+    return inputs @ part.T

@@ -79,8 +79,8 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             device=self.device,
         )
         self.feature_map_ = RandomFeatureMap(matrix, self.activation, _DTYPES[self.dtype])
-        labels = torch.from_numpy(y.reshape(len(y), -1)).to(self.device)  # (n, k) float64
-        features = self.feature_map_.forward(torch.from_numpy(X))  # (n, p)
+        labels = torch.from_numpy(y.reshape(len(y), -1).astype(np.float64)).to(self.device)  # (n, k)
+        features = self.feature_map_.forward(torch.from_numpy(np.require(X, requirements='W')))  # (n, p)
         gram = _gram(features)
         if self.loss == "square":
             coefficients = ridge_coefficients(gram, labels, self.ridge)
