@@ -33,7 +33,9 @@ class _Boom:
         return (os.mkdir, ("should-never-exist",))
 
 
-@pytest.mark.parametrize("save", [lambda path: path.write_bytes(pickle.dumps(_Boom())), lambda path: torch.save({}, path)])
+@pytest.mark.parametrize(
+    "save", [lambda path: path.write_bytes(pickle.dumps(_Boom())), lambda path: torch.save({}, path)]
+)
 def test_pickles_are_refused_and_not_run(path, save, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save(path)

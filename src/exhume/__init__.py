@@ -6,6 +6,7 @@ from exhume.errors import DataError, ExhumeError, FileError, InputError
 from exhume.features import FeatureMap
 from exhume.law import Forecast, forecast
 from exhume.reconstruction import Certificate, Reconstruction, Stop
+from exhume.scoring import Score, score
 from exhume.target import Knowledge, Target
 from exhume.victims import RandomFeatures
 
@@ -22,9 +23,11 @@ __all__ = [
     "Knowledge",
     "RandomFeatures",
     "Reconstruction",
+    "Score",
     "Stop",
     "Target",
     "forecast",
     "reconstruct",
+    "score",
 ]
 __version__ = "0.1.0"

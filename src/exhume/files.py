@@ -35,7 +35,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         write(temporary)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise FileError(f"cannot write {path}: {error}; the previous file, if any, is untouched") from error
     finally:

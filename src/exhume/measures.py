@@ -15,6 +15,7 @@ from torch import Tensor
 from torchmetrics.functional.image import peak_signal_noise_ratio, structural_similarity_index_measure
 
 from exhume.errors import InputError
+from exhume.randomness import generator_for
 
 PSNR_CEILING = 100.0  # decibels given to (nearly) identical pictures: infinity is no JSON number
 _SSIM_WINDOW = 11  # of the usual Gaussian window
@@ -41,7 +42,8 @@ def on_sphere(rows: Tensor, radius: float | Tensor | None = None) -> Tensor:
     """Rows rescaled to a radius, sqrt(d) unless given; a zero row stays zero."""
     norms = rows.norm(dim=1)
     radius = math.sqrt(rows.shape[1]) if radius is None else radius
-    return rows * (radius / norms.where(norms > 0, torch.ones_like(norms)))[:, None]
+    factors = torch.where(norms > 0, radius / norms, torch.zeros_like(norms))  # (b,)
+    return factors[:, None] * rows
 
 
 def distances(truth: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,8 +74,7 @@ def match(truth: Tensor, rows: Tensor, *, up_to_sign: bool) -> Matching:
 
 def random_directions(truth: Tensor, seed: int) -> Tensor:
     """As many Gaussian directions as true samples, with their mean norm."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(truth.shape, dtype=truth.dtype, generator=generator)  # (n, d)
+    drawn = torch.randn(truth.shape, dtype=truth.dtype, generator=generator_for(seed, "random baseline"))  # (n, d)
     return on_sphere(drawn, float(truth.norm(dim=1).mean()))
 
 
@@ -126,8 +127,7 @@ def label_scores(labels: Tensor, true_labels: Tensor) -> tuple[float | None, flo
 
     Both of length q, paired by place; (q, 1) counts as (q,), and classes (q,) may stand against one-hot (q, k).
     """
-    found, true = (values.double().squeeze(1) if values.dim() == 2 and values.shape[1] == 1 else values.double()
-                   for values in (labels, true_labels))  # fmt: skip
+    found, true = (_without_single_column(values.double()) for values in (labels, true_labels))
     if true.dim() == 2 and bool(((true == 0) | (true == 1)).all() and (true.sum(1) == 1).all()):
         true = true.argmax(1).double()
         found = found.argmax(1).double() if found.dim() == 2 else found
@@ -139,3 +139,8 @@ def label_scores(labels: Tensor, true_labels: Tensor) -> tuple[float | None, flo
         return None, float((found - true).abs().median())
     right = found.sign() == true if bool((true.abs() == 1).all()) else found.round() == true
     return float(right.double().mean()), None
+
+
+def _without_single_column(values: Tensor) -> Tensor:
+    """(q, 1) as (q,); anything else as it is."""
+    return values[:, 0] if values.dim() == 2 and values.shape[1] == 1 else values

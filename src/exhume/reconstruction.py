@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ _TENSORS = "reconstruction.safetensors"
 _RESULT = "result.json"
 
 
-class Stop(str, Enum):
+class Stop(StrEnum):
     """Why an attack ended; `sentence` says it to people."""
 
     CONVERGED = "converged"

@@ -165,8 +165,8 @@ def score_samples(
         features: from inputs (b, d) to features (b, p); gives the residual of Eq. (167).
         seed: of the random directions.
     """
-    true_rows, rows = _truth(truth), _rows("samples", samples)  # (n, d), (m, d)
-    _same_dimension("samples", rows, true_rows)
+    true_rows = _truth(truth)  # (n, d)
+    rows = _rows("samples", samples, true_rows)  # (m, d)
     place = (lambda vectors: vectors) if norms_known else measures.on_sphere
     x, x_hat = place(true_rows), place(rows)
     signed = measures.match(x, x_hat, up_to_sign=False)
@@ -187,7 +187,7 @@ def score_samples(
         strays=strays,
         matches=_matches(loose, psnr, ssim),
         baseline_random=_baseline(x, measures.random_directions(x, seed)),
-        baseline_non_members=_baseline(x, place(_others(non_members, x))) if non_members is not None else None,
+        baseline_non_members=None if non_members is None else _baseline(x, place(_rows("non_members", non_members, x))),
         psnr=sum(psnr) / len(psnr) if psnr else None,
         ssim=sum(ssim) / len(ssim) if ssim else None,
         orthogonal_residual=_residual(features, samples, truth) if features is not None else None,
@@ -196,14 +196,16 @@ def score_samples(
     )
 
 
-def _rows(name: str, values: Array) -> Tensor:
-    """The values as a float64 matrix in main memory, or an error."""
+def _rows(name: str, values: Array, truth: Tensor | None = None) -> Tensor:
+    """The values as a finite float64 matrix in main memory, with as many columns as the truth; or an error."""
     rows = torch.as_tensor(values).detach().to("cpu", torch.float64)
     if rows.dim() != 2:
         raise InputError(f"{name} has shape {tuple(rows.shape)}; valid: two dimensions, (samples, inputs)")
     if not bool(rows.isfinite().all()):
         bad = int((~rows.isfinite().all(1)).nonzero()[0])
         raise InputError(f"{name} holds NaN or infinity, first in row {bad}; valid: finite numbers")
+    if truth is not None and rows.shape[1] != truth.shape[1]:
+        raise InputError(f"{name} has {rows.shape[1]} inputs a row; valid: {truth.shape[1]}, as truth has")
     return rows
 
 
@@ -218,20 +220,6 @@ def _truth(values: Array) -> Tensor:
     return rows
 
 
-def _same_dimension(name: str, rows: Tensor, truth: Tensor) -> None:
-    if rows.shape[1] != truth.shape[1]:
-        raise InputError(f"{name} has {rows.shape[1]} inputs a row; valid: {truth.shape[1]}, as truth has")
-
-
-def _others(non_members: Array, truth: Tensor) -> Tensor:
-    """The non-members as rows of the truth's dimension."""
-    rows = _rows("non_members", non_members)
-    _same_dimension("non_members", rows, truth)
-    if not len(rows):
-        raise InputError("non_members has no rows; valid: at least one, or None")
-    return rows
-
-
 def _mean(errors: Tensor, count: int) -> float:
     """Mean over all true samples; those without a row are as far off as the zero vector, 1."""
     return (float(errors.sum()) + count - len(errors)) / count
@@ -239,6 +227,8 @@ def _mean(errors: Tensor, count: int) -> float:
 
 def _baseline(truth: Tensor, rows: Tensor) -> float:
     """Mean error up to sign of rows that know nothing of the truth, over the pairs."""
+    if not len(rows):
+        raise InputError("non_members has no rows; valid: at least one, or None")
     return float(measures.match(truth, rows, up_to_sign=True).errors_up_to_sign.mean())
 
 
@@ -293,6 +283,7 @@ def _label_scores(
 
 
 def _residual(features: RowMap, samples: Array, truth: Array) -> float:
-    """Eq. (167) of the inputs as they were given."""
-    phi, phi_hat = (features(torch.as_tensor(values)).detach().cpu() for values in (truth, samples))
+    """Eq. (167), of the truth in the dtype and on the device of the samples."""
+    given = torch.as_tensor(samples)
+    phi, phi_hat = (features(inputs).detach().cpu() for inputs in (torch.as_tensor(truth).to(given), given))
     return measures.orthogonal_residual(phi, phi_hat)

@@ -60,7 +60,9 @@ class Target:
             raise InputError("the head did not move: its displacement is zero, so it carries no training data")
         shape = tuple(self.input_shape) or (input_dim,)
         if torch.Size(shape).numel() != input_dim:
-            raise InputError(f"input shape {shape} has {torch.Size(shape).numel()} numbers, the model takes {input_dim}")
+            raise InputError(
+                f"input shape {shape} has {torch.Size(shape).numel()} numbers, the model takes {input_dim}"
+            )
         object.__setattr__(
             self, "displacement", displacement.to(device=self.feature_map.device, dtype=self.feature_map.dtype)
         )

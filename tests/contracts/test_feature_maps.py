@@ -49,8 +49,12 @@ def test_jvp_and_vjp_match_finite_differences(feature_map, inputs):
     generator = torch.Generator().manual_seed(1)
     directions = torch.randn((ROWS, DIM), generator=generator, dtype=torch.float64)
     cotangents = torch.randn((ROWS, feature_map.num_features), generator=generator, dtype=torch.float64)
-    torch.testing.assert_close(at.jvp(directions), torch.einsum("ipd,id->ip", jacobian, directions), atol=1e-7, rtol=1e-6)
-    torch.testing.assert_close(at.vjp(cotangents), torch.einsum("ipd,ip->id", jacobian, cotangents), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(
+        at.jvp(directions), torch.einsum("ipd,id->ip", jacobian, directions), atol=1e-7, rtol=1e-6
+    )
+    torch.testing.assert_close(
+        at.vjp(cotangents), torch.einsum("ipd,ip->id", jacobian, cotangents), atol=1e-6, rtol=1e-6
+    )
 
 
 def test_other_precision_is_the_same_map(feature_map, inputs):

@@ -26,6 +26,7 @@ class Server(ThreadingHTTPServer):
     honours_range = True
     cut_after: int | None = None
     status: int | None = None
+    announced_shift = 0
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -49,7 +50,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.send_response(206 if start else 200)
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(archive) - 1}/{len(archive)}")
+            self.send_header(
+                "Content-Range", f"bytes {start + self.server.announced_shift}-{len(archive) - 1}/{len(archive)}"
+            )
         self.send_header("Content-Length", str(len(archive) - start))
         self.end_headers()
         self.wfile.write(archive[start:][: self.server.cut_after])
@@ -138,6 +141,16 @@ def test_server_that_ignores_range_starts_over(tmp_path: Path, server: Server) -
     part(tmp_path).write_bytes(b"x" * 1000)
     assert fetch_cifar10(tmp_path, server.url, checksum(server)).is_dir()
     assert server.ranges == ["bytes=1000-"]
+
+
+def test_server_that_sends_another_range_makes_the_next_run_start_over(tmp_path: Path, server: Server) -> None:
+    server.announced_shift = 1
+    part(tmp_path).parent.mkdir()
+    part(tmp_path).write_bytes(server.archive[:1000])
+    with pytest.raises(DataError, match="asked to go on at byte 1000"):
+        fetch_cifar10(tmp_path, server.url, checksum(server))
+    assert fetch_cifar10(tmp_path, server.url, checksum(server)).is_dir()
+    assert server.ranges == ["bytes=1000-", None]
 
 
 def test_complete_partial_file_is_verified_and_unpacked(tmp_path: Path, server: Server) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import exhume.data
-from exhume.data import available, data_home, load
+from exhume.data import available, data_home, load, options_of
 from exhume.errors import DataError, InputError
 
 NAMES = ["sphere", "digits", "cifar10", "tiny-imagenet", "folder", "arrays"]
@@ -32,6 +32,7 @@ def test_unknown_name_lists_the_valid_ones() -> None:
 def test_unknown_option_lists_the_valid_ones() -> None:
     with pytest.raises(InputError, match=r"no option 'n'.*dim, samples, labels, seed"):
         load("sphere", n=3)
+    assert options_of("sphere") == ("dim", "samples", "labels", "seed")
 
 
 def test_available_tells_found_from_missing(

@@ -26,7 +26,9 @@ def build(method: str, options: dict[str, Any] | None = None) -> Attack:
     try:
         return TypeAdapter(attack).validate_python(options)
     except ValidationError as error:
-        problems = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}, got {each['input']!r}" for each in error.errors())
+        problems = (
+            f"{'.'.join(map(str, each['loc']))}: {each['msg']}, got {each['input']!r}" for each in error.errors()
+        )
         raise InputError(f"{method} cannot take these options: {'; '.join(problems)}") from error
 
 

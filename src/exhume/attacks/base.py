@@ -16,6 +16,7 @@ from exhume.attacks.checkpoint import Checkpoint, fingerprint
 from exhume.errors import InputError
 from exhume.features import CountedFeatures
 from exhume.law import forecast
+from exhume.randomness import generator_for
 from exhume.reconstruction import Certificate, Reconstruction, Stop
 from exhume.target import Target
 
@@ -105,7 +106,7 @@ class Attack(ABC):
             features=CountedFeatures(target.feature_map, count),
             target=target,
             num_samples=count,
-            generator=torch.Generator().manual_seed(seed),
+            generator=generator_for(seed, f"{self.name} attack"),
             checkpoint=Checkpoint(checkpoint, fingerprint(target, settings) if checkpoint else "", resume=resume),
             progress=progress or (lambda event: None),
             max_passes=max_passes,

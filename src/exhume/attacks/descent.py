@@ -114,15 +114,17 @@ class Descent(Attack):
 
     def _start(self, problem: Problem) -> tuple[DescentState, dict[str, list[float]]]:
         saved = problem.checkpoint.load()
-        place = {"dtype": problem.features.dtype, "device": problem.features.device}
+        dtype, device = problem.features.dtype, problem.features.device
         if saved is None:
             shape = (problem.num_samples, problem.features.input_dim)
             # Drawn in float32 on the CPU, so that the start is the same in every precision and on every device.
-            samples = torch.randn(shape, generator=problem.generator).to(**place)
+            samples = torch.randn(shape, generator=problem.generator).to(device, dtype)
             return DescentState(samples, torch.zeros_like(samples)), {"step": [], "loss": [], "passes": []}
         tensors, numbers = saved
         problem.features.passes = float(numbers["passes"])
-        state = DescentState(tensors["samples"].to(**place), tensors["velocity"].to(**place), int(numbers["step"]))
+        state = DescentState(
+            tensors["samples"].to(device, dtype), tensors["velocity"].to(device, dtype), int(numbers["step"])
+        )
         history = {name: [float(value) for value in column] for name, column in numbers["history"].items()}
         if history["step"] and history["step"][-1] >= state.step:
             history = {name: column[:-1] for name, column in history.items()}

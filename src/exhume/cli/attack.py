@@ -67,4 +67,3 @@ def finish(folder: RunFolder, result: Reconstruction) -> None:
 
 def _brief(result: Reconstruction) -> dict[str, Any]:
     return {name: value for name, value in result.to_json().items() if name != "history"}
-

@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from exhume.attacks import ProgressEvent
 from exhume.attacks import Progress as Report
+from exhume.attacks import ProgressEvent
 
 # Seconds between lines of progress where there is no terminal to redraw.
 _PLAIN_EVERY = 10.0

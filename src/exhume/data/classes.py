@@ -10,6 +10,7 @@ import torch
 
 from exhume.data.checks import one_of, whole_number
 from exhume.errors import InputError, unknown_name
+from exhume.randomness import generator_for
 
 Item = TypeVar("Item")
 Classes = str | int | Sequence[str | int]
@@ -32,11 +33,13 @@ class Split(Generic[Item]):
 
 def resolve_classes(classes: Classes, names: Sequence[str]) -> list[int]:
     """Turns names, indices or a text "frog,truck" into indices into `names`, in the given order; "all" is all."""
-    if classes == "all":
-        return list(range(len(names)))
     if isinstance(classes, int):
         classes = [classes]
-    given = [word.strip() for word in classes.split(",")] if isinstance(classes, str) else list(classes)
+    given: list[str | int] = (
+        [word.strip() for word in classes.split(",")] if isinstance(classes, str) else list(classes)
+    )
+    if given == ["all"]:
+        return list(range(len(names)))
     indices = [_resolve(one, names) for one in given]
     if not indices:
         raise InputError("classes is empty; valid: one or more classes, or 'all'")
@@ -101,5 +104,5 @@ def describe_targets(targets: torch.Tensor, names: Sequence[str]) -> str:
 
 def random_signs(count: int, seed: int) -> torch.Tensor:
     """Labels +-1 with equal chances, from `seed`."""
-    generator = torch.Generator().manual_seed(whole_number("seed", seed, least=0))
+    generator = generator_for(whole_number("seed", seed, least=0), "random labels")
     return 2.0 * torch.randint(0, 2, (count,), generator=generator).to(torch.float32) - 1.0

@@ -44,12 +44,12 @@ def load_digits(
             raise InputError(f"samples: wanted {samples}, available {len(digits)} digits")
         chosen = list(range(10))
         rows, others = np.arange(samples), np.arange(samples, min(2 * samples, len(digits)))
-        words = f"the first {samples} digits of scikit-learn's load_digits in file order"
+        words = f"The first {samples} digits of scikit-learn's load_digits in file order"
     else:
         chosen = resolve_classes(classes, _NAMES)
         rows, others = _balanced(digits, chosen, samples)
         words = (
-            f"the first {samples // len(chosen)} of each digit {chosen} of scikit-learn's load_digits, in that order"
+            f"The first {samples // len(chosen)} of each digit {chosen} of scikit-learn's load_digits, in that order"
         )
     targets, label_words = _targets(digits[rows], chosen, labels)
     return picture_dataset(

@@ -82,8 +82,7 @@ def _download(url: str, part: Path, progress: Progress | None) -> None:
     except (OSError, http.client.HTTPException) as error:
         raise _broken(url, part, str(error)) from error
     with response:
-        if not _continues(response, done):
-            done = 0
+        done = _start_of_body(response, done, url, part)
         length = response.headers.get("Content-Length")
         total = done + int(length) if length and length.isdecimal() else None
         with part.open("ab" if done else "wb") as file:
@@ -104,10 +103,16 @@ def _next_block(response: http.client.HTTPResponse, url: str, part: Path) -> byt
         raise _broken(url, part, str(error) or type(error).__name__) from error
 
 
-def _continues(response: http.client.HTTPResponse, done: int) -> bool:
-    """Whether the body goes on where the partial file ends; servers may ignore Range and send everything (200)."""
+def _start_of_body(response: http.client.HTTPResponse, done: int, url: str, part: Path) -> int:
+    """Where in the archive the body begins: at `done`, or at 0 because servers may ignore Range and send all (200)."""
+    if response.status != 206:
+        return 0
     start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return response.status == 206 and start is not None and int(start.group(1)) == done
+    if start is not None and int(start.group(1)) == done:
+        return done
+    # Neither a beginning nor a continuation: without the partial file the next request asks for everything.
+    part.unlink(missing_ok=True)
+    raise DataError(f"{url} was asked to go on at byte {done} and did not; {part} was removed, run again")
 
 
 def _broken(url: str, part: Path, reason: str) -> DataError:

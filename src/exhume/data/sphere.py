@@ -9,6 +9,7 @@ import torch
 from exhume.data.checks import one_of, whole_number
 from exhume.data.dataset import Dataset
 from exhume.data.sources import DataSource
+from exhume.randomness import generator_for
 
 LABELS = ("real", "sign")
 # Section 5 of the paper: label noise of variance 0.25.
@@ -27,7 +28,7 @@ def load_sphere(dim: int = 100, samples: int = 20, labels: str = "real", seed: i
     whole_number("dim", dim)
     whole_number("samples", samples)
     one_of("labels", labels, LABELS)
-    generator = torch.Generator().manual_seed(whole_number("seed", seed, least=0))
+    generator = generator_for(whole_number("seed", seed, least=0), "sphere data")
     # Always the same draws in the same order, so that the kind of labels changes nothing else.
     inputs = _on_sphere(samples, dim, generator)  # (n, d)
     teacher = torch.randn(dim, generator=generator, dtype=torch.float64) / math.sqrt(dim)  # (d,)

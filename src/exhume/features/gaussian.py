@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from exhume.errors import InputError
+from exhume.randomness import seed_for
 
 # Rows that share one generator. Part of the definition of V: another value is another matrix.
 BLOCK_ROWS = 1024
@@ -62,9 +63,8 @@ class GaussianMatrix:
 
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yields (rows, V[rows]) from the first row to the last; the tensors are to be read only."""
-        if self.fits_budget:
-            if self._kept is None:
-                self._kept = self._generate(0, self.shape[0])
+        if self.fits_budget and self._kept is None:
+            self._kept = self._generate(0, self.shape[0])
         for rows in self._slices():
             part = self._kept[rows] if self._kept is not None else self._generate(rows.start, rows.stop)
             yield rows, part.to(dtype)
@@ -88,7 +88,9 @@ class GaussianMatrix:
         out = torch.empty((stop - start, self.shape[1]), dtype=torch.float32)  # on the CPU, whatever the device
 
         def fill(block: int) -> None:
-            generator = torch.Generator().manual_seed((_mix(self.seed) + block * _BLOCK_STRIDE) % 2**32)
+            generator = torch.Generator().manual_seed(
+                (seed_for(self.seed, "random features") + block * _BLOCK_STRIDE) % 2**32
+            )
             first, last = block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS
             drawn = torch.randn((BLOCK_ROWS, self.shape[1]), generator=generator)
             low, high = max(first, start), min(last, stop)
@@ -101,11 +103,3 @@ class GaussianMatrix:
             with ThreadPoolExecutor(torch.get_num_threads()) as pool:
                 list(pool.map(fill, blocks))
         return out.to(self.device)
-
-
-def _mix(seed: int) -> int:
-    """Spreads neighbouring seeds over 64 bits (the finaliser of splitmix64; Steele, Lea & Flood 2014)."""
-    value = (seed + 0x9E3779B97F4A7C15) % 2**64
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) % 2**64
-    return value ^ (value >> 31)

@@ -19,7 +19,9 @@ _WIDE = 150
 class RandomFeatureMap:
     """phi(x) = act(V x) with V (p, d) Gaussian of variance 1/d, given by its seed."""
 
-    def __init__(self, matrix: GaussianMatrix, activation: str | Activation, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, matrix: GaussianMatrix, activation: str | Activation, dtype: torch.dtype = torch.float32
+    ) -> None:
         if dtype not in (torch.float32, torch.float64):
             raise InputError(f"random features compute in float32 or float64, not {dtype}")
         self.matrix = matrix
@@ -101,7 +103,9 @@ class RandomLinearisation:
 
     def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
         """V^T (act'(V x_i) o cotangents_i)."""
-        out = torch.zeros((cotangents.shape[0], self._matrix.shape[1]), dtype=cotangents.dtype, device=cotangents.device)
+        out = torch.zeros(
+            (cotangents.shape[0], self._matrix.shape[1]), dtype=cotangents.dtype, device=cotangents.device
+        )
         for rows, part in self._matrix.chunks(self.slopes.dtype):
             out.addmm_(self.slopes[:, rows] * cotangents[:, rows], part)
         return out

@@ -69,8 +69,11 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
 
     def fit(self, X: ArrayLike | torch.Tensor, y: ArrayLike | torch.Tensor) -> RandomFeatures:
         """Trains theta on rows X (n, d) and labels y, (n,) or (n, k)."""
-        X, y = validate_data(self, X=_as_numpy(X), y=_as_numpy(y), multi_output=True, y_numeric=True, dtype=np.float64)
-        self._check_settings(y)
+        inputs, targets = validate_data(
+            self, X=_as_numpy(X), y=_as_numpy(y), multi_output=True, y_numeric=True, dtype=np.float64
+        )
+        targets = targets.astype(np.float64)
+        self._check_settings(targets)
         matrix = GaussianMatrix(
             self.num_features,
             self.n_features_in_,
@@ -79,8 +82,8 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             device=self.device,
         )
         self.feature_map_ = RandomFeatureMap(matrix, self.activation, _DTYPES[self.dtype])
-        labels = torch.from_numpy(y.reshape(len(y), -1).astype(np.float64)).to(self.device)  # (n, k)
-        features = self.feature_map_.forward(torch.from_numpy(np.require(X, requirements='W')))  # (n, p)
+        labels = torch.from_numpy(targets.reshape(len(targets), -1)).to(self.device)  # (n, k)
+        features = self.feature_map_.forward(torch.from_numpy(np.require(inputs, requirements="W")))  # (n, p)
         gram = _gram(features)
         if self.loss == "square":
             coefficients = ridge_coefficients(gram, labels, self.ridge)
@@ -92,19 +95,19 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             self.training_loss_ = float((outputs - labels).square().mean())
         else:
             self.training_loss_ = float(torch.nn.functional.softplus(-labels * outputs).mean())
-        self._single_output = y.ndim == 1
-        self._knowledge = Knowledge(num_samples=len(y), label_alphabet=_label_alphabet(y))
+        self._single_output = targets.ndim == 1
+        self._knowledge = Knowledge(num_samples=len(targets), label_alphabet=_label_alphabet(targets))
         return self
 
     def predict(self, X: ArrayLike | torch.Tensor) -> NDArray[np.float64]:
         """f(x) for every row, (n,) or (n, k); computed in float64 so that it does not depend on the batch."""
         check_is_fitted(self)
-        X = validate_data(self, X=_as_numpy(X), reset=False, dtype=np.float64)
-        inputs = torch.from_numpy(X).to(self.device)
-        outputs = torch.zeros((len(X), self.theta_.shape[0]), dtype=torch.float64, device=self.device)
-        for rows, part in self.feature_map_.matrix.chunks(torch.float64):
+        rows = validate_data(self, X=_as_numpy(X), reset=False, dtype=np.float64)
+        inputs = torch.from_numpy(np.require(rows, requirements="W")).to(self.device)
+        outputs = torch.zeros((len(rows), self.theta_.shape[0]), dtype=torch.float64, device=self.device)
+        for columns, part in self.feature_map_.matrix.chunks(torch.float64):
             values = self.feature_map_.activation.value(inputs @ part.T)
-            outputs += values @ self.theta_[:, rows].double().T
+            outputs += values @ self.theta_[:, columns].double().T
         predictions: NDArray[np.float64] = outputs.cpu().numpy()
         return predictions[:, 0] if self._single_output else predictions
 
@@ -136,7 +139,7 @@ def _gram(features: torch.Tensor) -> torch.Tensor:
     """Phi Phi^T in float64, a slice of coordinates at a time so that no float64 copy of Phi is made."""
     gram = torch.zeros((features.shape[0],) * 2, dtype=torch.float64, device=features.device)
     step = max(1, 2**24 // max(features.shape[0], 1))
-    for part in features.split(step, dim=1):
+    for part in torch.split(features, step, dim=1):
         wide = part.double()
         gram.addmm_(wide, wide.T)
     return gram

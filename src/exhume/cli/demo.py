@@ -1,0 +1,53 @@
+"""`exhume demo`: training pictures out of a model's weights, in a minute, with nothing to prepare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exhume import attacks, data
+from exhume.cli.attack import finish
+from exhume.cli.render import Json, progress_of, show
+from exhume.cli.score import score_run
+from exhume.cli.train import write_run
+from exhume.law import forecast
+from exhume.runs import RunFolder
+from exhume.victims import RandomFeatures
+
+SAMPLES = 20
+RATIO = 20
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the model, the reconstruction and the pictures.")] = Path(
+        "demo"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the model and of the attack.")] = 0,
+    json: Json = False,
+) -> None:
+    """Train a model on 20 handwritten digits, throw the digits away, and get them back from its weights.
+
+    Example: exhume demo --out demo
+    """
+    training = data.load("digits", samples=SAMPLES)
+    width = RATIO * training.input_dim * training.num_samples
+    victim = RandomFeatures(num_features=width, seed=seed).fit(training.inputs, training.labels)
+    folder = RunFolder(out)
+    write_run(folder, victim, training)
+    with progress_of("attack") as report:
+        result = attacks.reconstruct(folder.load_target(), method=attacks.DEFAULT, seed=seed, progress=report)
+    finish(folder, result)
+    value, scored = score_run(folder, result.method)
+    law = forecast(width, training.input_dim, training.num_samples)
+    gallery = folder.attack(result.method) / "gallery.png"
+    text = [
+        f"A model with {width} weights was trained on {SAMPLES} digits of 8 x 8 pixels.",
+        f"Forecast: {law.sentence}",
+        result.summary(),
+        scored,
+        "",
+        f"Recovered {value['recovered_up_to_sign']} of {SAMPLES} training images. Look at {gallery}",
+    ]
+    show("\n".join(text), {**value, "gallery": str(gallery)}, json)
