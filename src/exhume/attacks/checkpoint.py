@@ -17,6 +17,8 @@ from exhume.errors import FileError
 from exhume.target import Target
 
 _FORMAT = "1"
+# How much work a crash may cost.
+EVERY_SECONDS = 10.0
 
 
 def fingerprint(target: Target, settings: Mapping[str, Any]) -> str:
@@ -34,13 +36,11 @@ class Checkpoint:
     Attributes:
         path: the file, or None.
         fingerprint: identity of the run.
-        every_seconds: how long may be lost to a crash.
         resume: whether to continue from an existing file rather than start anew.
     """
 
     path: Path | None = None
     fingerprint: str = ""
-    every_seconds: float = 10.0
     resume: bool = False
     _last: float = field(default_factory=time.monotonic)
 
@@ -58,7 +58,7 @@ class Checkpoint:
 
     def save_if_due(self, state: Callable[[], tuple[Mapping[str, torch.Tensor], Mapping[str, Any]]]) -> None:
         """Saves the state if the last save is long enough ago."""
-        if self.path is None or time.monotonic() - self._last < self.every_seconds:
+        if self.path is None or time.monotonic() - self._last < EVERY_SECONDS:
             return
         tensors, numbers = state()
         metadata = {"format": _FORMAT, "fingerprint": self.fingerprint, "numbers": json.dumps(dict(numbers))}

@@ -1,0 +1,1 @@
+"""Benches: tables that compare two sides on the same problem, in one run."""

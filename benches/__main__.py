@@ -1,0 +1,25 @@
+"""`python -m benches [name ...]`: runs the named benches, or all of them, each in a process of its own."""
+
+import importlib
+import subprocess
+import sys
+
+BENCHES = ("step_cost", "memory", "paper_curve")
+
+
+def main(chosen: list[str]) -> None:
+    unknown = set(chosen) - set(BENCHES)
+    if unknown:
+        sys.exit(f"unknown bench {', '.join(sorted(unknown))}; valid: {', '.join(BENCHES)}")
+    if len(chosen) == 1:
+        module = importlib.import_module(f"benches.{chosen[0]}")
+        print(f"## {chosen[0]}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
+        module.main()
+        return
+    for name in chosen or BENCHES:  # apart, so that peak memory is each one's own
+        subprocess.run([sys.executable, "-m", "benches", name], check=True)
+        print(flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

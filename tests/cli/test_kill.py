@@ -1,0 +1,50 @@
+"""An attack killed with SIGKILL resumes to the answer it would have had."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from exhume.files import read_tensors
+
+# One row an attack: options that make it run for several seconds on a small victim.
+ATTACKS = {"descent": ("--option", "max_steps=6000", "--option", "tolerance=0")}
+
+
+def command(folder, method, *more):
+    code = "import exhume.attacks.checkpoint as c; c.EVERY_SECONDS = 0.2; from exhume.cli import main; main()"
+    return [sys.executable, "-c", code, "attack", str(folder), "--method", method, *ATTACKS[method], *more]
+
+
+@pytest.mark.parametrize("method", sorted(ATTACKS))
+def test_killed_attack_resumes_to_the_same_answer(small_run, method):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def finish(*more):
+        subprocess.run(command(small_run, method, *more), env=environment, stderr=subprocess.DEVNULL, check=False)
+        result = json.loads((small_run / method / "result.json").read_text())
+        return read_tensors(small_run / method / "reconstruction.safetensors"), result
+
+    whole, whole_result = finish()
+    for name in ("result.json", "reconstruction.safetensors"):
+        (small_run / method / name).unlink()
+    checkpoint = small_run / method / "checkpoint.safetensors"
+    running = subprocess.Popen(command(small_run, method), env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    assert checkpoint.exists()
+    assert not (small_run / method / "result.json").exists()
+    resumed, resumed_result = finish("--resume")
+    assert not checkpoint.exists()
+    for name, tensor in whole.items():
+        assert torch.equal(resumed[name], tensor), name
+    for key in ("steps", "passes", "stop", "history"):
+        assert resumed_result[key] == whole_result[key]
