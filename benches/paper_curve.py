@@ -30,4 +30,7 @@ def main() -> None:
         for ratio in (2, 20):
             errors, steps, seconds = zip(*pool.map(run, [(ratio, seed) for seed in range(SEEDS)]), strict=True)
             listed = " ".join(f"{error:.3f}" for error in errors)
-            print(f"| {ratio} | {statistics.median(errors):.3f} | {listed} | {max(steps)} | {max(seconds):.0f} |", flush=True)
+            print(
+                f"| {ratio} | {statistics.median(errors):.3f} | {listed} | {max(steps)} | {max(seconds):.0f} |",
+                flush=True,
+            )

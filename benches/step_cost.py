@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from exhume import span
 from exhume.features import GaussianMatrix, RandomFeatureMap
+from exhume.span import Span
 
 SAMPLES, DIM, FEATURES, REPEATS = 10, 3072, 100_000, 9
 
@@ -20,11 +20,10 @@ def main() -> None:
     samples = torch.randn((SAMPLES, DIM), generator=generator)
     theta = torch.randn((1, FEATURES), generator=generator)
     cotangents = torch.randn((SAMPLES, FEATURES), generator=generator)
-    squared_norm = theta.square().sum()
+    span = Span(feature_map, theta, inactive_slope=0.02)
 
     def step() -> None:
-        at = feature_map.linearise(samples, 0.02)
-        span.gradient(at, span.project(at.features, theta), squared_norm)
+        span.gradient(span.at(samples))
 
     def products() -> None:
         _ = samples @ matrix.T

@@ -1,7 +1,9 @@
-"""The span equation Theta = A^T Phi(X): the projected residual of a candidate X and its gradient.
+"""The span equation Theta = A^T Phi(X) + nuisance: projected residual, gradient, Gauss-Newton operator, preconditioner.
 
-Notation of the paper: Phi (n, p) features of the candidate, theta the displacement (here Theta, k rows),
-P_perp the projector onto the complement of the rows of Phi, alpha the coefficients (here A, one column an output).
+Notation of the paper: Phi (n, p) features of the candidate X, theta the displacement (here Theta, k rows), P the
+projector onto the complement of the rows of Phi (and of the nuisance), alpha the coefficients (here A, (n, k)).
+L(X) = ||P Theta||^2, Eq. (11), is a separable least-squares problem: A is optimal for every X (Golub & Pereyra 1973),
+and J D = P sum_i a_i J_i D_i is the Jacobian of the residual in Kaufman's form (1975).
 """
 
 from __future__ import annotations
@@ -10,54 +12,205 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume.features import Linearisation
+from exhume.features import FeatureMap, Linearisation, RowFeatureMap
+from exhume.nuisance import Nuisance, NuisanceBasis
 
 
 @dataclass(frozen=True)
-class Projection:
-    """The best coefficients for given features: min over A of ||Theta - A^T Phi||_F^2.
+class Point:
+    """A candidate and all that the span equation says of it.
 
     Attributes:
-        coefficients: A (n, k), solving (Phi Phi^T) A = Phi Theta^T.
-        residual: P_perp Theta = Theta - A^T Phi, (k, p).
-        loss: ||P_perp Theta||_F^2 / ||Theta||_F^2, the normalised L(X) of Eq. (11), a float64 scalar tensor.
+        rows: the unknowns (n + j, d): the samples, and below them W if the linear part is solved for jointly.
+        num_samples: n.
+        at: features and derivative at the rows.
+        gram_factor: Cholesky factor of Phi Phi^T, the nuisance projected out (float64).
+        nuisance_of_features: coefficients (n, q) of the nuisance part of Phi; None without one.
+        coefficients: A (n, k).
+        nuisance: coefficients (k, q) of the nuisance part of Theta; None without one.
+        residual: P Theta (k, p).
+        loss: ||P Theta||^2 over the squared norm that the Span measures by.
     """
 
+    rows: torch.Tensor
+    num_samples: int
+    at: Linearisation
+    gram_factor: torch.Tensor
+    nuisance_of_features: torch.Tensor | None
     coefficients: torch.Tensor
+    nuisance: torch.Tensor | None
     residual: torch.Tensor
-    loss: torch.Tensor
+    loss: float
+
+    @property
+    def samples(self) -> torch.Tensor:
+        """X (n, d)."""
+        return self.rows[: self.num_samples]
+
+    @property
+    def features(self) -> torch.Tensor:
+        """Phi (n, p)."""
+        return self.at.features[: self.num_samples]
 
 
-def project(features: torch.Tensor, displacement: torch.Tensor) -> Projection:
-    """Solves min_A ||Theta - A^T Phi||_F^2, the inner problem of L(X) = ||P_perp Theta||^2, Eq. (11).
-
-    The loss is taken from the residual itself; the paper's expansion theta^T theta - theta^T Phi^T alpha cancels to
-    about 1e-7 in float32 and could not show convergence beyond that.
+class Span:
+    """The equation for a feature map and a displacement, for one or several outputs.
 
     Args:
-        features: Phi (n, p).
+        features: phi.
         displacement: Theta (k, p).
+        nuisance: parts of Theta that are free.
+        ridge: share of the mean diagonal added to Phi Phi^T, against near-duplicates.
+        squared_norm: what losses are relative to; by default ||Theta||^2 without its nuisance part.
+        inactive_slope: slope given to inactive ReLUs in derivatives.
     """
-    gram = (features @ features.T).double()  # (n, n)
-    moments = (features @ displacement.T).double()  # (n, k)
-    coefficients = _solve_gram(gram, moments).to(features.dtype)
-    residual = torch.addmm(displacement, coefficients.T, features, alpha=-1)
-    loss = residual.square().sum(dtype=torch.float64) / displacement.square().sum(dtype=torch.float64)
-    return Projection(coefficients, residual, loss)
+
+    def __init__(
+        self,
+        features: FeatureMap,
+        displacement: torch.Tensor,
+        nuisance: Nuisance | None = None,
+        *,
+        ridge: float = 0.0,
+        squared_norm: float | None = None,
+        inactive_slope: float = 0.0,
+    ) -> None:
+        self.features = features
+        self.displacement = displacement.to(features.dtype)
+        self.nuisance = nuisance or Nuisance()
+        self.ridge = ridge
+        self._inactive_slope = inactive_slope
+        projected_linear = self.nuisance.linear and not self.nuisance.joint
+        self.basis: NuisanceBasis | None = None
+        if projected_linear or self.nuisance.constant:
+            assert isinstance(features, RowFeatureMap)
+            self.basis = NuisanceBasis(features, projected_linear, self.nuisance.constant)
+        self.squared_norm = squared_norm if squared_norm is not None else self._reference()
+
+    @property
+    def num_outputs(self) -> int:
+        """k."""
+        return int(self.displacement.shape[0])
+
+    @property
+    def num_linear(self) -> int:
+        """Rows of W among the unknowns: k if the linear part is solved for jointly, else 0."""
+        return self.num_outputs if self.nuisance.linear and self.nuisance.joint else 0
+
+    def subset(self, rows: slice | torch.Tensor) -> Span:
+        """The same equation on some of the coordinates; losses keep their scale."""
+        assert isinstance(self.features, RowFeatureMap)
+        features = self.features.subset(rows)
+        share = features.num_features / self.features.num_features
+        return Span(
+            features,
+            self.displacement[:, rows],
+            self.nuisance,
+            ridge=self.ridge,
+            squared_norm=self.squared_norm * share,
+            inactive_slope=self._inactive_slope,
+        )
+
+    def first_linear(self) -> torch.Tensor:
+        """A first W (k, d): least squares of Theta on V, with V^T V at its mean (p/d) I."""
+        assert isinstance(self.features, RowFeatureMap)
+        return self.features.pull_back(self.displacement) * (self.features.input_dim / self.features.num_features)
+
+    def without_nuisance(self) -> torch.Tensor:
+        """Theta (k, p) with its nuisance part removed."""
+        rest = self.displacement
+        if self.num_linear:
+            assert isinstance(self.features, RowFeatureMap)
+            rest = rest - self.features.preactivate(self.first_linear())
+        if self.basis is not None:
+            rest = rest - self.basis.combine(self.basis.solve(self.basis.moments(rest)))
+        return rest
+
+    def at(self, rows: torch.Tensor) -> Point:
+        """Solves min over A and the nuisance of ||Theta - A^T Phi(X) - nuisance||^2 at the rows. One pass."""
+        count = rows.shape[0] - self.num_linear
+        at = self.features.linearise(rows, self._inactive_slope, self.num_linear)
+        features = at.features[:count]
+        gram = (features @ features.T).double()  # (n, n)
+        of_features = None
+        if self.basis is not None:
+            moments = self.basis.moments(features)  # (n, q)
+            of_features = self.basis.solve(moments)
+            gram -= of_features.double() @ moments.double().T
+        factor = _cholesky(gram, self.ridge)
+        goal = self.displacement - at.features[count:] if self.num_linear else self.displacement
+        residual, coefficients, nuisance = self._project(features, of_features, factor, goal)
+        # Once more: the normal equations lose half the digits, a second sweep gives them back.
+        residual, more, nuisance_more = self._project(features, of_features, factor, residual)
+        coefficients = (coefficients + more).T
+        loss = float(residual.square().sum(dtype=torch.float64)) / self.squared_norm
+        if nuisance is not None and nuisance_more is not None:
+            nuisance = nuisance + nuisance_more
+        return Point(rows, count, at, factor, of_features, coefficients, nuisance, residual, loss)
+
+    def gradient(self, point: Point) -> torch.Tensor:
+        """J^T P Theta, (n + j, d): minus half the gradient of ||P Theta||^2. One pass.
+
+        The dependence of A on X drops out because A is optimal.
+        """
+        return self.adjoint(point, point.residual)
+
+    def jacobian(self, point: Point, directions: torch.Tensor) -> torch.Tensor:
+        """sum_i a_i J_i D_i before projection: (n + j, d) -> (k, p). One pass."""
+        moved = point.at.jvp(directions)
+        change = point.coefficients.T @ moved[: point.num_samples]
+        return change + moved[point.num_samples :] if self.num_linear else change
+
+    def adjoint(self, point: Point, change: torch.Tensor) -> torch.Tensor:
+        """The adjoint of `jacobian`: (k, p) -> (n + j, d). One pass."""
+        cotangents = point.coefficients @ change
+        if self.num_linear:
+            cotangents = torch.cat([cotangents, change])
+        return point.at.vjp(cotangents)
+
+    def normal(self, point: Point, directions: torch.Tensor) -> torch.Tensor:
+        """The Gauss-Newton operator J^T P J D. Two passes."""
+        change = self.jacobian(point, directions)
+        projected, _, _ = self._project(point.features, point.nuisance_of_features, point.gram_factor, change)
+        return self.adjoint(point, projected)
+
+    def mean_normal(self, point: Point) -> torch.Tensor:
+        """What the Gauss-Newton matrix concentrates on: H with J^T P J ~ H (x) I, (n, n) float64.
+
+        H = (p/d) A A^T o K, K_ij = E[act'(z_i) act'(z_j)] in closed form, less E[act']^2 if the linear part is free.
+        """
+        unit = torch.nn.functional.normalize(point.samples.double(), dim=1)
+        kernel = self.features.activation.slope_kernel(unit @ unit.T)
+        if self.nuisance.linear:
+            kernel = kernel - float(self.features.activation.hermite(1)[1]) ** 2
+        weights = point.coefficients.double()
+        return (weights @ weights.T) * kernel * (self.features.num_features / self.features.input_dim)
+
+    def _reference(self) -> float:
+        return float(self.without_nuisance().square().sum(dtype=torch.float64))
+
+    def _project(
+        self, features: torch.Tensor, of_features: torch.Tensor | None, factor: torch.Tensor, rows: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """P rows, and the coefficients (m, n) and (m, q) of what was taken away."""
+        moments = rows @ features.T
+        if self.basis is None or of_features is None:
+            weights = torch.cholesky_solve(moments.double().T, factor).T.to(rows.dtype)
+            return torch.addmm(rows, weights, features, alpha=-1), weights, None
+        free = self.basis.moments(rows)
+        moments = moments - free @ of_features.T
+        weights = torch.cholesky_solve(moments.double().T, factor).T.to(rows.dtype)
+        nuisance = self.basis.solve(free) - weights @ of_features
+        return rows - weights @ features - self.basis.combine(nuisance), weights, nuisance
 
 
-def gradient(linearisation: Linearisation, projection: Projection, squared_norm: torch.Tensor) -> torch.Tensor:
-    """Gradient of the normalised loss in X: -2 J_i^T (A P_perp Theta)_i / ||Theta||^2, (n, d). One feature pass.
-
-    The dependence of A on X drops out because A is optimal (the envelope theorem; variable projection).
-    """
-    cotangents = (projection.coefficients * (-2 / squared_norm)) @ projection.residual  # (n, p), rank k
-    return linearisation.vjp(cotangents)
-
-
-def _solve_gram(gram: torch.Tensor, moments: torch.Tensor) -> torch.Tensor:
-    """gram^+ moments by Cholesky, or by its eigenvalues where rows coincide and it is singular."""
-    factor, info = torch.linalg.cholesky_ex(gram)
-    if int(info) == 0:
-        return torch.cholesky_solve(moments, factor)
-    return torch.linalg.pinv(gram, hermitian=True) @ moments
+def _cholesky(gram: torch.Tensor, ridge: float) -> torch.Tensor:
+    """Cholesky factor of the Gram matrix; where rows coincide, the ridge grows until there is one."""
+    scale = float(gram.diagonal().mean()) or 1.0
+    while True:
+        shifted = 0.5 * (gram + gram.T)
+        shifted.diagonal().add_(ridge * scale)
+        factor, info = torch.linalg.cholesky_ex(shifted)
+        if int(info) == 0 or not bool(torch.isfinite(gram).all()):
+            return factor
+        ridge = max(100 * ridge, 1e-14)

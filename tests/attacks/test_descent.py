@@ -64,9 +64,7 @@ def test_defaults_are_the_papers():
     assert (attack.momentum, attack.tolerance, attack.inactive_slope) == (0.9, 1e-7, 0.02)
 
 
-@pytest.mark.parametrize(
-    ("shape", "step"), [((30,), 20), ((3072,), 20), ((3, 32, 32), 2000), ((3, 64, 64), 8000)]
-)
+@pytest.mark.parametrize(("shape", "step"), [((30,), 20), ((3072,), 20), ((3, 32, 32), 2000), ((3, 64, 64), 8000)])
 def test_step_sizes_are_the_papers(shape, step):
     dim = math.prod(shape)
     target = Target(RandomFeatureMap(GaussianMatrix(3, dim, seed=0), "relu"), torch.ones(3), input_shape=shape)

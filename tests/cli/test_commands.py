@@ -81,7 +81,10 @@ def test_every_command_has_help_with_an_example(exhume_command):
     ("words", "message"),
     [
         (("train", "rf", "--data", "mnist", "--ratio", 2, "--out", "x"), "unknown data set 'mnist'; valid: arrays"),
-        (("train", "rf", "--activation", "swish", "--ratio", 2, "--out", "x"), "unknown activation 'swish'; valid: abs"),
+        (
+            ("train", "rf", "--activation", "swish", "--ratio", 2, "--out", "x"),
+            "unknown activation 'swish'; valid: abs",
+        ),
         (("train", "rf", "--out", "x"), "--features P or --ratio R"),
         (("train", "rf", "--data-option", "shape", "--ratio", 2, "--out", "x"), "'shape' is not of the form"),
         (("attack", "nowhere"), "nowhere is not a run folder"),

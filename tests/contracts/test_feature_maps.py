@@ -74,11 +74,11 @@ def test_rows_of_the_wrong_length_are_refused(feature_map):
 
 
 def test_passes_are_counted_by_rows_in_every_precision(feature_map, inputs):
-    counted = CountedFeatures(feature_map, unit_rows=2 * ROWS)
+    counted = CountedFeatures.open(feature_map, unit_rows=2 * ROWS)
     at = counted.linearise(inputs)
     at.vjp(at.jvp(inputs))
     counted.with_dtype(torch.float32).forward(inputs)
-    assert counted.passes == 2.0
+    assert counted.ledger.passes == 2.0
 
 
 def test_inactive_relus_get_the_slope_asked_for_and_only_they(inputs):

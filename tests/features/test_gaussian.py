@@ -53,10 +53,16 @@ def test_matrix_over_budget_is_not_kept():
     assert large._kept is not None
 
 
-def test_chosen_rows_are_those_of_the_whole():
-    matrix = GaussianMatrix(3000, 5, seed=4, memory_budget=0)
-    indices = torch.tensor([2999, 0, 1500, 1024])
-    assert torch.equal(matrix.rows(indices), whole(matrix)[indices])
+@pytest.mark.parametrize("budget", [0, "1GB"])
+@pytest.mark.parametrize("rows", [torch.tensor([2999, 0, 1500, 1024]), slice(100, 2500), slice(0, 3000)])
+def test_subsets_are_rows_of_the_whole(budget, rows):
+    matrix = GaussianMatrix(3000, 5, seed=4, memory_budget=budget)
+    expected = whole(matrix)[rows]
+    part = matrix.subset(rows)
+    assert part.shape == tuple(expected.shape)
+    assert torch.equal(whole(part), expected)
+    assert torch.equal(whole(part.subset(slice(1, 3))), expected[1:3])
+    assert torch.equal(whole(part.subset(torch.tensor([3, 0]))), expected[[3, 0]])
 
 
 @pytest.mark.parametrize(("text", "expected"), [("500MB", 500_000_000), ("1.5 GiB", 1610612736), (12, 12), ("0", 0)])

@@ -11,13 +11,13 @@ from typing import ClassVar, final
 
 import torch
 
-from exhume import span
 from exhume.attacks.checkpoint import Checkpoint, fingerprint
 from exhume.errors import InputError
 from exhume.features import CountedFeatures
 from exhume.law import forecast
 from exhume.randomness import generator_for
 from exhume.reconstruction import Certificate, Reconstruction, Stop
+from exhume.span import Span
 from exhume.target import Target
 
 
@@ -48,7 +48,7 @@ class Problem:
 
     def out_of_passes(self) -> bool:
         """Whether the budget of feature passes is spent."""
-        return self.features.passes >= self.max_passes
+        return self.features.ledger.passes >= self.max_passes
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Attack(ABC):
         unknowns = self._check_equations(target, count, allow_underdetermined)
         settings = {"method": self.name, "options": asdict(self), "num_samples": count, "seed": seed}
         problem = Problem(
-            features=CountedFeatures(target.feature_map, count),
+            features=CountedFeatures.open(target.feature_map, count),
             target=target,
             num_samples=count,
             generator=generator_for(seed, f"{self.name} attack"),
@@ -113,18 +113,18 @@ class Attack(ABC):
         )
         started = time.perf_counter()
         proposal = self.run(problem)
-        projection = span.project(problem.features.forward(proposal.samples), target.displacement)
+        point = Span(problem.features, target.displacement).at(proposal.samples)
         return Reconstruction(
             samples=proposal.samples,
-            coefficients=projection.coefficients,
-            certificate=judge(target.num_parameters, unknowns, float(projection.loss) ** 0.5, proposal.stop),
+            coefficients=point.coefficients,
+            certificate=judge(target.num_parameters, unknowns, point.loss**0.5, proposal.stop),
             method=self.name,
             seed=seed,
             options=asdict(self),
             knowledge=target.knowledge,
             stop=proposal.stop,
             steps=proposal.steps,
-            passes=problem.features.passes,
+            passes=problem.features.ledger.passes,
             seconds=time.perf_counter() - started,
             signs_determined=proposal.signs_determined,
             norms_determined=proposal.norms_determined,

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import torch
 
-from exhume import span
 from exhume.attacks.base import Attack, Problem, ProgressEvent, Proposal
 from exhume.errors import InputError
 from exhume.reconstruction import Stop
 from exhume.solvers import DescentState, descend
+from exhume.span import Span
 from exhume.target import Target
 
 # Appendix D: "2 10^3 for the CIFAR-10 experiments", "8 10^3" on Tiny-ImageNet, "20 for [...] synthetic data".
@@ -55,21 +55,20 @@ class Descent(Attack):
     def run(self, problem: Problem) -> Proposal:
         """Descends until the loss is below the tolerance, the steps or the passes are spent."""
         target, features = problem.target, problem.features
-        squared_norm = target.displacement.square().sum()
+        span = Span(features, target.displacement, inactive_slope=self.inactive_slope)
         state, history = self._start(problem)
         reason = Stop.CONVERGED
 
         def loss_and_gradient(samples: torch.Tensor) -> tuple[float, Callable[[], torch.Tensor]]:
-            at = features.linearise(samples, self.inactive_slope)
-            projection = span.project(at.features, target.displacement)
-            return float(projection.loss), lambda: span.gradient(at, projection, squared_norm)
+            point = span.at(samples)
+            return point.loss, lambda: span.gradient(point).mul_(-2 / span.squared_norm)
 
         def keep_going(state: DescentState, loss: float) -> bool:
             nonlocal reason
             if _is_noted(state.step):
-                for name, value in (("step", state.step), ("loss", loss), ("passes", features.passes)):
+                for name, value in (("step", state.step), ("loss", loss), ("passes", features.ledger.passes)):
                     history[name].append(float(value))
-                problem.progress(ProgressEvent(state.step, self.max_steps, loss, features.passes))
+                problem.progress(ProgressEvent(state.step, self.max_steps, loss, features.ledger.passes))
             ends = {
                 Stop.DIVERGED: not math.isfinite(loss),
                 Stop.CONVERGED: loss <= self.tolerance,
@@ -84,7 +83,7 @@ class Descent(Attack):
             problem.checkpoint.save_if_due(
                 lambda: (
                     {"samples": state.samples, "velocity": state.velocity},
-                    {"step": state.step, "passes": features.passes - 1, "history": history},
+                    {"step": state.step, "passes": features.ledger.passes - 1, "history": history},
                 )
             )
             return True
@@ -97,7 +96,7 @@ class Descent(Attack):
             radius=math.sqrt(target.feature_map.input_dim),
             keep_going=keep_going,
         )
-        problem.progress(ProgressEvent(state.step, state.step, loss, features.passes))
+        problem.progress(ProgressEvent(state.step, state.step, loss, features.ledger.passes))
         signs = target.feature_map.activation.signs_identified
         notes = ["Norms: every sample is kept at norm sqrt(d), so only directions are recovered."]
         if not signs:
@@ -121,7 +120,7 @@ class Descent(Attack):
             samples = torch.randn(shape, generator=problem.generator).to(device, dtype)
             return DescentState(samples, torch.zeros_like(samples)), {"step": [], "loss": [], "passes": []}
         tensors, numbers = saved
-        problem.features.passes = float(numbers["passes"])
+        problem.features.ledger.passes = float(numbers["passes"])
         state = DescentState(
             tensors["samples"].to(device, dtype), tensors["velocity"].to(device, dtype), int(numbers["step"])
         )

@@ -1,8 +1,8 @@
-"""The FeatureMap protocol: what an attack may ask of a model's body, and a counter of what that costs."""
+"""The FeatureMap protocol: what an attack may ask of a model's body."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 
@@ -49,73 +49,37 @@ class FeatureMap(Protocol):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Phi(X): (m, d) -> (m, p). One feature pass."""
 
-    def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0) -> Linearisation:
+    def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0, linear_rows: int = 0) -> Linearisation:
         """Phi and its derivative at X. One feature pass; each jvp and vjp of the result is one more.
 
-        A positive `inactive_slope` is given to inactive ReLUs in the derivative (the law's authors use 0.02).
+        Args:
+            inputs: X (m, d).
+            inactive_slope: slope that inactive ReLUs get in the derivative (the law's authors use 0.02).
+            linear_rows: how many of the last rows pass without the activation (maps of the form act(V x) only).
         """
 
-    def with_dtype(self, dtype: torch.dtype) -> FeatureMap:
+    def with_dtype(self, dtype: torch.dtype) -> Self:
         """The same map in another precision, sharing its weights."""
 
     def to_json(self) -> dict[str, Any]:
         """What is needed to build it again."""
 
 
-class CountedFeatures:
-    """A feature map that counts feature passes: rows handled, over `unit_rows` (the number of samples sought)."""
+@runtime_checkable
+class RowFeatureMap(FeatureMap, Protocol):
+    """phi(x) = act(V x): one feature a row of V, so that rows, activation and linear part can be had apart."""
 
-    def __init__(self, feature_map: FeatureMap, unit_rows: int, passes: float = 0.0) -> None:
-        self._map = feature_map
-        self._unit_rows = unit_rows
-        self.passes = passes
-        self.num_features, self.input_dim = feature_map.num_features, feature_map.input_dim
-        self.dtype, self.device, self.activation = feature_map.dtype, feature_map.device, feature_map.activation
+    def preactivate(self, inputs: torch.Tensor) -> torch.Tensor:
+        """V x: (m, d) -> (m, p). One feature pass."""
 
-    def count(self, rows: int) -> None:
-        """Adds one application to `rows` rows."""
-        self.passes += rows / self._unit_rows
+    def pull_back(self, cotangents: torch.Tensor) -> torch.Tensor:
+        """V^T c: (m, p) -> (m, d). One feature pass."""
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Phi(X), counted."""
-        self.count(inputs.shape[0])
-        return self._map.forward(inputs)
+    def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
+        """V^T diag(weights) V, (d, d); the cost of d rows."""
 
-    def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0) -> Linearisation:
-        """Phi(X) and its counted derivative."""
-        self.count(inputs.shape[0])
-        return _CountedLinearisation(self._map.linearise(inputs, inactive_slope), self)
+    def with_activation(self, activation: str | Activation) -> Self:
+        """The same V under another activation."""
 
-    def with_dtype(self, dtype: torch.dtype) -> FeatureMap:
-        """The same map in another precision; its passes are counted here too."""
-        return _Recast(self._map.with_dtype(dtype), self)
-
-    def to_json(self) -> dict[str, Any]:
-        """The description of the map underneath."""
-        return self._map.to_json()
-
-
-class _Recast(CountedFeatures):
-    def __init__(self, feature_map: FeatureMap, ledger: CountedFeatures) -> None:
-        super().__init__(feature_map, ledger._unit_rows)
-        self._ledger = ledger
-
-    def count(self, rows: int) -> None:
-        self._ledger.count(rows)
-
-
-class _CountedLinearisation:
-    def __init__(self, inner: Linearisation, ledger: CountedFeatures) -> None:
-        self._inner, self._ledger = inner, ledger
-
-    @property
-    def features(self) -> torch.Tensor:
-        return self._inner.features
-
-    def jvp(self, directions: torch.Tensor) -> torch.Tensor:
-        self._ledger.count(directions.shape[0])
-        return self._inner.jvp(directions)
-
-    def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
-        self._ledger.count(cotangents.shape[0])
-        return self._inner.vjp(cotangents)
+    def subset(self, rows: slice | torch.Tensor) -> Self:
+        """Some of the features."""

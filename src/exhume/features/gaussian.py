@@ -1,10 +1,11 @@
-"""The Gaussian matrix V of random features: defined by a seed, delivered in chunks, kept only if it fits a budget."""
+"""The matrix V of random features: defined by a seed, delivered in chunks of rows, kept only if it fits a budget."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import torch
 
@@ -30,6 +31,24 @@ def parse_bytes(size: int | float | str) -> int:
     if not size >= 0:
         raise InputError(f"memory budget {size!r} must not be negative")
     return int(size)
+
+
+class RowMatrix(Protocol):
+    """A matrix (p, d) that is read in chunks of rows."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(p, d)."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+
+    def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yields (rows, part) from the first row to the last."""
+
+    def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
+        """Some of the rows."""
 
 
 class GaussianMatrix:
@@ -69,20 +88,23 @@ class GaussianMatrix:
             part = self._kept[rows] if self._kept is not None else self._generate(rows.start, rows.stop)
             yield rows, part.to(dtype)
 
-    def rows(self, indices: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """V[indices], for sorted or unsorted row numbers, without keeping the rest."""
-        out = torch.empty((indices.numel(), self.shape[1]), dtype=dtype, device=self.device)
-        for rows, part in self.chunks(dtype):
-            inside = ((indices >= rows.start) & (indices < rows.stop)).nonzero().squeeze(1)
-            out[inside] = part[indices[inside] - rows.start]
-        return out
+    def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
+        """Some rows of V: a window is a view, a list of indices is gathered."""
+        if self.fits_budget:
+            for _ in self.chunks():  # makes sure that V is kept
+                break
+            assert self._kept is not None
+            return DenseMatrix(self._kept[rows])
+        if isinstance(rows, slice):
+            return _Window(self, *rows.indices(self.shape[0])[:2])
+        gathered = torch.empty((rows.numel(), self.shape[1]), device=self.device)
+        for window, part in self.chunks():
+            inside = ((rows >= window.start) & (rows < window.stop)).nonzero().squeeze(1)
+            gathered[inside] = part[rows[inside] - window.start]
+        return DenseMatrix(gathered)
 
     def _slices(self) -> Iterator[slice]:
-        block_bytes = 4 * BLOCK_ROWS * self.shape[1]
-        limit = min(CHUNK_BYTES, max(self.memory_budget, block_bytes))
-        step = max(limit // block_bytes, 1) * BLOCK_ROWS
-        for start in range(0, self.shape[0], step):
-            yield slice(start, min(start + step, self.shape[0]))
+        yield from _windows(0, self.shape[0], self.shape[1], self.memory_budget)
 
     def _generate(self, start: int, stop: int) -> torch.Tensor:
         out = torch.empty((stop - start, self.shape[1]), dtype=torch.float32)  # on the CPU, whatever the device
@@ -103,3 +125,54 @@ class GaussianMatrix:
             with ThreadPoolExecutor(torch.get_num_threads()) as pool:
                 list(pool.map(fill, blocks))
         return out.to(self.device)
+
+
+class DenseMatrix:
+    """A matrix that is there: a window or a selection of V, or a trained first layer."""
+
+    def __init__(self, entries: torch.Tensor) -> None:
+        self._entries = entries
+        self.shape = (entries.shape[0], entries.shape[1])
+        self.device = entries.device
+
+    def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yields (rows, entries[rows])."""
+        for rows in _windows(0, self.shape[0], self.shape[1], CHUNK_BYTES):
+            yield rows, self._entries[rows].to(dtype)
+
+    def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
+        """Some rows: a window is a view, a list of indices is gathered."""
+        return DenseMatrix(self._entries[rows])
+
+
+class _Window:
+    """Consecutive rows of a Gaussian matrix that is not kept."""
+
+    def __init__(self, whole: GaussianMatrix, start: int, stop: int) -> None:
+        self._whole, self._start = whole, start
+        self.shape = (stop - start, whole.shape[1])
+        self.device = whole.device
+
+    def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yields (rows, part), the rows counted from the window's start."""
+        stop = self._start + self.shape[0]
+        for rows in _windows(self._start, stop, self.shape[1], self._whole.memory_budget):
+            part = self._whole._generate(rows.start, rows.stop)
+            yield slice(rows.start - self._start, rows.stop - self._start), part.to(dtype)
+
+    def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
+        """Some rows of the window."""
+        if isinstance(rows, slice):
+            first, last, _ = rows.indices(self.shape[0])
+            return _Window(self._whole, self._start + first, self._start + last)
+        return self._whole.subset(rows + self._start)
+
+
+def _windows(start: int, stop: int, columns: int, budget: int) -> Iterator[slice]:
+    """Cuts rows into chunks; all but the first begin at a block, so that no block is drawn twice."""
+    block_bytes = 4 * BLOCK_ROWS * columns
+    step = max(min(CHUNK_BYTES, max(budget, block_bytes)) // block_bytes, 1) * BLOCK_ROWS
+    while start < stop:
+        end = min((start // BLOCK_ROWS) * BLOCK_ROWS + step, stop)
+        yield slice(start, end)
+        start = end

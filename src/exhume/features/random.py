@@ -9,7 +9,7 @@ import torch
 from exhume import activations
 from exhume.activations import Activation
 from exhume.errors import FileError, InputError
-from exhume.features.gaussian import GaussianMatrix
+from exhume.features.gaussian import GaussianMatrix, RowMatrix
 
 KIND = "random_features"
 # Columns per row from which the transposed product is faster (measured on two CPU cores: 10 x 3072 yes, 30 x 3072 no).
@@ -17,11 +17,9 @@ _WIDE = 150
 
 
 class RandomFeatureMap:
-    """phi(x) = act(V x) with V (p, d) Gaussian of variance 1/d, given by its seed."""
+    """phi(x) = act(V x) for the rows of a matrix V (p, d), usually Gaussian of variance 1/d and given by its seed."""
 
-    def __init__(
-        self, matrix: GaussianMatrix, activation: str | Activation, dtype: torch.dtype = torch.float32
-    ) -> None:
+    def __init__(self, matrix: RowMatrix, activation: str | Activation, dtype: torch.dtype = torch.float32) -> None:
         if dtype not in (torch.float32, torch.float64):
             raise InputError(f"random features compute in float32 or float64, not {dtype}")
         self.matrix = matrix
@@ -33,32 +31,68 @@ class RandomFeatureMap:
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Phi(X) (m, p)."""
         inputs = self._checked(inputs)
-        features = torch.empty((inputs.shape[0], self.num_features), dtype=self.dtype, device=self.device)
+        features = self._empty(inputs.shape[0])
         for rows, part in self.matrix.chunks(self.dtype):
             features[:, rows] = self.activation.value(_times_rows(inputs, part))
         return features
 
-    def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0) -> RandomLinearisation:
-        """Phi(X) with the slopes act'(V x) that jvp and vjp need."""
+    def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0, linear_rows: int = 0) -> RandomLinearisation:
+        """Phi(X) with the slopes act'(V x) that jvp and vjp need; the last `linear_rows` rows stay V x."""
         inputs = self._checked(inputs)
-        features = torch.empty((inputs.shape[0], self.num_features), dtype=self.dtype, device=self.device)
-        slopes = torch.empty_like(features)
+        count = inputs.shape[0] - linear_rows
+        features, slopes = self._empty(inputs.shape[0]), self._empty(inputs.shape[0])
+        slopes[count:] = 1
         for rows, part in self.matrix.chunks(self.dtype):
-            preactivation = _times_rows(inputs, part)
-            features[:, rows] = self.activation.value(preactivation)
+            linear = _times_rows(inputs, part)
+            features[count:, rows] = linear[count:]
+            preactivation = linear[:count]
+            features[:count, rows] = self.activation.value(preactivation)
             slope = self.activation.slope(preactivation)
             if inactive_slope and self.activation.rectified:
                 # sign(relu(z)) is 1 where z > 0; comparisons make booleans, which cost several times as much.
-                slope = slope + inactive_slope * (1 - preactivation.relu_().sign_())
-            slopes[:, rows] = slope
-        return RandomLinearisation(self.matrix, features, slopes)
+                slope = slope + inactive_slope * (1 - preactivation.relu().sign_())
+            slopes[:count, rows] = slope
+        return RandomLinearisation(self, features, slopes)
+
+    def preactivate(self, inputs: torch.Tensor) -> torch.Tensor:
+        """V x for every row, (m, p)."""
+        inputs = self._checked(inputs)
+        linear = self._empty(inputs.shape[0])
+        for rows, part in self.matrix.chunks(self.dtype):
+            linear[:, rows] = _times_rows(inputs, part)
+        return linear
+
+    def pull_back(self, cotangents: torch.Tensor) -> torch.Tensor:
+        """V^T c for every row: (m, p) -> (m, d)."""
+        out = torch.zeros((cotangents.shape[0], self.input_dim), dtype=self.dtype, device=self.device)
+        for rows, part in self.matrix.chunks(self.dtype):
+            out.addmm_(cotangents[:, rows], part)
+        return out
+
+    def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
+        """V^T diag(weights) V, (d, d); for dimensions in which such a matrix is small."""
+        moment = torch.zeros((self.input_dim, self.input_dim), dtype=self.dtype, device=self.device)
+        for rows, part in self.matrix.chunks(self.dtype):
+            left = part if weights is None else part * weights[rows, None]
+            moment.addmm_(left.T, part)
+        return moment
 
     def with_dtype(self, dtype: torch.dtype) -> RandomFeatureMap:
         """The same V, cast chunk by chunk."""
         return RandomFeatureMap(self.matrix, self.activation, dtype)
 
+    def with_activation(self, activation: str | Activation) -> RandomFeatureMap:
+        """The same V under another activation."""
+        return RandomFeatureMap(self.matrix, activation, self.dtype)
+
+    def subset(self, rows: slice | torch.Tensor) -> RandomFeatureMap:
+        """Some of the features."""
+        return RandomFeatureMap(self.matrix.subset(rows), self.activation, self.dtype)
+
     def to_json(self) -> dict[str, Any]:
         """The map in words: V is its seed."""
+        if not isinstance(self.matrix, GaussianMatrix):
+            raise InputError("only features of a whole seeded matrix can be described in words")
         return {
             "kind": KIND,
             "num_features": self.num_features,
@@ -80,6 +114,9 @@ class RandomFeatureMap:
             raise FileError(f"the description of the random features is incomplete or wrong: {error!r}") from error
         return cls(GaussianMatrix(*sizes, memory_budget=memory_budget, device=device), name, dtype)
 
+    def _empty(self, rows: int) -> torch.Tensor:
+        return torch.empty((rows, self.num_features), dtype=self.dtype, device=self.device)
+
     def _checked(self, inputs: torch.Tensor) -> torch.Tensor:
         if inputs.ndim != 2 or inputs.shape[1] != self.input_dim:
             raise InputError(f"inputs of shape {tuple(inputs.shape)} do not fit a map of (m, {self.input_dim}) rows")
@@ -89,24 +126,22 @@ class RandomFeatureMap:
 class RandomLinearisation:
     """Phi(X) and the diagonal-times-V Jacobians J_i = diag(act'(V x_i)) V."""
 
-    def __init__(self, matrix: GaussianMatrix, features: torch.Tensor, slopes: torch.Tensor) -> None:
-        self._matrix = matrix
+    def __init__(self, feature_map: RandomFeatureMap, features: torch.Tensor, slopes: torch.Tensor) -> None:
+        self._map = feature_map
         self.features = features  # (m, p)
         self.slopes = slopes  # (m, p)
 
     def jvp(self, directions: torch.Tensor) -> torch.Tensor:
         """act'(V x_i) o (V directions_i)."""
         out = torch.empty_like(self.slopes)
-        for rows, part in self._matrix.chunks(self.slopes.dtype):
+        for rows, part in self._map.matrix.chunks(self.slopes.dtype):
             torch.mul(self.slopes[:, rows], _times_rows(directions, part), out=out[:, rows])
         return out
 
     def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
         """V^T (act'(V x_i) o cotangents_i)."""
-        out = torch.zeros(
-            (cotangents.shape[0], self._matrix.shape[1]), dtype=cotangents.dtype, device=cotangents.device
-        )
-        for rows, part in self._matrix.chunks(self.slopes.dtype):
+        out = torch.zeros((cotangents.shape[0], self._map.input_dim), dtype=self.slopes.dtype, device=self._map.device)
+        for rows, part in self._map.matrix.chunks(self.slopes.dtype):
             out.addmm_(self.slopes[:, rows] * cotangents[:, rows], part)
         return out
 
