@@ -8,3 +8,10 @@ import torch
 def onto_sphere(rows: torch.Tensor, radius: float) -> torch.Tensor:
     """Scales every row to the given norm: x_i <- radius x_i / ||x_i||."""
     return rows * (radius / torch.linalg.vector_norm(rows, dim=1, keepdim=True))
+
+
+def tangent(rows: torch.Tensor, directions: torch.Tensor, count: int) -> torch.Tensor:
+    """Removes from the first `count` directions their part along the rows; the others pass."""
+    on, along = rows[:count], directions[:count]
+    flat = along - on * ((on * along).sum(1, keepdim=True) / (on * on).sum(1, keepdim=True))
+    return flat if count == rows.shape[0] else torch.cat([flat, directions[count:]])

@@ -1,0 +1,250 @@
+"""The search of the exact attack: stochastic Gauss-Newton steps that anneal themselves, finished by full ones.
+
+Every stochastic step solves the span equation on a fresh subset of coordinates and is taken untested. At the truth the
+residual vanishes on every subset, and the noise with it; at any other minimum the subsets disagree and shake the rows
+out. Once the residual is small, all coordinates finish: Levenberg-Marquardt, then rounds that add rows from the
+residual's spectrum and drop the least useful ones, which brings up samples with small coefficients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from exhume.attacks.spectral import DENSE_DIM, random_rows, spectral_rows
+from exhume.features import RowFeatureMap
+from exhume.solvers import Inner, Patience, gauss_newton_step, levenberg_marquardt, move
+from exhume.span import Point, Span
+
+# All constants below were chosen on sphere d=30, n=20 at p = 1.75dn to 5dn and CIFAR-10 n=10 at 3.25dn.
+DAMPING = 0.015  # of the stochastic steps, in units of the mean Gauss-Newton matrix
+FOUND = 3e-5  # relative residual at which the samples are found
+STEPS_PER_START = 900
+_CYCLE = 300  # stochastic steps after which the full equation is tried in any case
+_WAIT = 60  # stochastic steps after a failed try
+_RECENT = 5  # subset residuals whose median is looked at
+_ROUNDS = 4
+_SETTLED = 1e-3  # relative change of the loss below which two tries found the same minimum
+_FIRST_TRY = Patience(steps=15, tolerance=1e-5, window=5)
+
+
+@dataclass
+class SearchState:
+    """Everything that the next step depends on, so that a checkpoint resumes the same search."""
+
+    rows: torch.Tensor
+    generator: torch.Generator
+    start: int = 1
+    step: int = 0
+    wait: int = 0
+    tight: bool = False
+    recent: list[float] = field(default_factory=list)
+    last_try: float = math.inf
+    minima: list[tuple[float, torch.Tensor]] = field(default_factory=list)
+    best: tuple[float, torch.Tensor] | None = None
+
+    def save(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Tensors and numbers for a checkpoint."""
+        tensors = {"rows": self.rows, "generator": self.generator.get_state()}
+        for index, (_, rows) in enumerate(self.minima):
+            tensors[f"minimum.{index}"] = rows
+        if self.best is not None:
+            tensors["best"] = self.best[1]
+        numbers = {
+            "start": self.start,
+            "step": self.step,
+            "wait": self.wait,
+            "tight": self.tight,
+            "recent": self.recent[-_RECENT:],
+            "last_try": self.last_try if math.isfinite(self.last_try) else None,
+            "minima": [loss for loss, _ in self.minima],
+            "best": self.best[0] if self.best else None,
+        }
+        return tensors, numbers
+
+    @classmethod
+    def load(cls, tensors: dict[str, torch.Tensor], numbers: dict[str, Any], device: torch.device) -> SearchState:
+        """The state that `save` wrote."""
+        generator = torch.Generator()
+        generator.set_state(tensors["generator"])
+        minima = [(loss, tensors[f"minimum.{i}"].to(device)) for i, loss in enumerate(numbers["minima"])]
+        return cls(
+            rows=tensors["rows"].to(device),
+            generator=generator,
+            start=numbers["start"],
+            step=numbers["step"],
+            wait=numbers["wait"],
+            tight=numbers["tight"],
+            recent=list(numbers["recent"]),
+            last_try=math.inf if numbers["last_try"] is None else numbers["last_try"],
+            minima=minima,
+            best=None if numbers["best"] is None else (numbers["best"], tensors["best"].to(device)),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a search ended: the best rows, and whether they were found, or reached again from another start."""
+
+    rows: torch.Tensor
+    found: bool
+    reproduced: bool
+    starts: int
+    steps: int
+
+
+class Search:
+    """Looks for `count` samples that solve the span equation.
+
+    Args:
+        span: the equation, over a feature map of the form act(V x).
+        count: how many samples.
+        spectral: whether second moments know the samples (not for odd activations).
+        keep_going: asked before every stochastic step with the state and the last subset residual.
+    """
+
+    def __init__(
+        self,
+        span: Span,
+        count: int,
+        *,
+        spectral: bool,
+        max_starts: int,
+        keep_going: Callable[[SearchState, float], bool],
+    ) -> None:
+        assert isinstance(span.features, RowFeatureMap)
+        self.span, self.count, self._spectral, self._max_starts = span, count, spectral, max_starts
+        self._keep_going = keep_going
+        self._features = span.features
+        width, dim = span.features.num_features, span.features.input_dim
+        self.radius = math.sqrt(dim)
+        # A subset holds about as many equations as there are unknowns, and more than the nuisance has parameters.
+        share = min(0.5, max(dim * count / (width * span.num_outputs), 2 * (count + dim) / width))
+        self.subset_size = min(width, max(1, int(share * width)))
+        plenty = share < 0.45
+        self._check_every, self._try_below = (10, 0.06) if plenty else (25, 0.03)
+        self._inner = Inner(10, 0.3 if dim > 500 else 0.1)
+
+    def begin(self, generator: torch.Generator) -> SearchState:
+        """The first start: spectral rows where second moments know the samples, random ones elsewhere."""
+        if self._spectral:
+            samples = spectral_rows(self._features, self.span.without_nuisance(), self.count, generator)
+        else:
+            samples = random_rows(self.count, self._features.input_dim, generator, self._features)
+        return SearchState(self._with_linear(samples), generator)
+
+    def run(self, state: SearchState) -> Outcome:
+        """Searches until the residual collapses, a minimum is reached twice, or the starts are spent."""
+        residual, reproduced = 1.0, False
+        while self._keep_going(state, residual):
+            residual = self._stochastic_step(state)
+            if state.step % self._check_every:
+                continue
+            typical = sorted(state.recent[-_RECENT:])[len(state.recent[-_RECENT:]) // 2]
+            if (typical < self._try_below and state.step >= state.wait) or state.step % _CYCLE == 0:
+                point = self._try_to_finish(state)
+                if math.sqrt(point.loss) < FOUND:
+                    return Outcome(point.rows, True, False, state.start, state.step)
+                if abs(point.loss - state.last_try) < _SETTLED * point.loss:
+                    reproduced = any(self._same_minimum(point, other) for other in state.minima)
+                    if reproduced:
+                        break
+                    state.minima.append((point.loss, point.rows))
+                    state.step = STEPS_PER_START
+                state.last_try = point.loss
+            if state.step >= STEPS_PER_START and not self._restart(state):
+                break
+        rows = state.best[1] if state.best else state.rows
+        return Outcome(rows, False, reproduced, state.start, state.step)
+
+    def _stochastic_step(self, state: SearchState) -> float:
+        """One Gauss-Newton step on a fresh subset of coordinates; returns the relative residual there."""
+        part = self.span.subset(self._draw(state.generator))
+        point = part.at(state.rows)
+        inner = Inner(self._inner.max_steps, min(self._inner.tolerance, 0.1)) if state.tight else self._inner
+        step, _ = gauss_newton_step(part, point, DAMPING, inner, self.radius)
+        state.rows = move(part, point, step, self.radius)
+        state.step += 1
+        residual = math.sqrt(point.loss)
+        state.recent.append(residual)
+        return residual
+
+    def _draw(self, generator: torch.Generator) -> slice | torch.Tensor:
+        """A random subset: indices where gathering is cheap, else a window, which is read in place."""
+        width, size = self._features.num_features, self.subset_size
+        if self._features.input_dim <= DENSE_DIM:
+            return torch.randperm(width, generator=generator)[:size]
+        # Windows may stick out by half at either end and are pushed back, so that no coordinate is rare.
+        first = int(torch.randint(-size // 2, width - size // 2, (1,), generator=generator))
+        first = max(0, min(width - size, first))
+        return slice(first, first + size)
+
+    def _try_to_finish(self, state: SearchState) -> Point:
+        """Full Levenberg-Marquardt and rounds from here; the state goes on from what they reach."""
+        point = levenberg_marquardt(self.span, state.rows, _FIRST_TRY, radius=self.radius)
+        point = self.rounds(point, state.generator)
+        if state.best is None or point.loss < state.best[0]:
+            state.best = (point.loss, point.rows)
+        state.rows, state.wait, state.tight = point.rows, state.step + _WAIT, True
+        return point
+
+    def rounds(self, point: Point, generator: torch.Generator, tries: int = _ROUNDS) -> Point:
+        """Adds rows from the residual's spectrum, solves, drops to `count`, solves; while it helps."""
+        extra = max(3, self.count // 8)
+        for _ in range(tries):
+            if math.sqrt(point.loss) < FOUND:
+                break
+            more = spectral_rows(self._features, point.residual, extra, generator)
+            rows = torch.cat([point.samples, more, point.rows[point.num_samples :]])
+            patience = Patience(12, min(3e-4, 0.03 * math.sqrt(point.loss)), window=5)
+            wider = levenberg_marquardt(self.span, rows, patience, radius=self.radius)
+            again = levenberg_marquardt(self.span, drop_rows(wider, self.count), _FIRST_TRY, radius=self.radius)
+            if not again.loss < 0.9 * point.loss:
+                break
+            point = again
+        return point
+
+    def _restart(self, state: SearchState) -> bool:
+        if state.start >= self._max_starts:
+            return False
+        samples = random_rows(self.count, self._features.input_dim, state.generator, self._features)
+        state.rows = self._with_linear(samples)
+        state.start, state.step, state.wait, state.tight = state.start + 1, 0, 0, False
+        state.recent, state.last_try = [], math.inf
+        return True
+
+    def _with_linear(self, samples: torch.Tensor) -> torch.Tensor:
+        return torch.cat([samples, self.span.first_linear()]) if self.span.num_linear else samples
+
+    def _same_minimum(self, point: Point, other: tuple[float, torch.Tensor]) -> bool:
+        loss, rows = other
+        if abs(point.loss - loss) > 2 * _SETTLED * loss:
+            return False
+        return agreement(point.samples, rows[: self.count]) > 0.99
+
+
+def drop_rows(point: Point, count: int) -> torch.Tensor:
+    """Rows left after dropping, one by one, the sample whose loss costs least: a_i^2 / [(Phi Phi^T)^-1]_ii."""
+    inverse = torch.cholesky_inverse(point.gram_factor)
+    weights = point.coefficients.double()
+    kept = list(range(point.num_samples))
+    while len(kept) > count:
+        out = int((weights.square().sum(1) / inverse.diagonal()).argmin())
+        rest = [index for index in range(len(kept)) if index != out]
+        pivot = inverse[:, out : out + 1] / inverse[out, out]
+        weights = (weights - pivot * weights[out])[rest]
+        inverse = (inverse - pivot * inverse[out])[rest][:, rest]
+        kept = [kept[index] for index in rest]
+    return torch.cat([point.samples[kept], point.rows[point.num_samples :]])
+
+
+def agreement(samples: torch.Tensor, others: torch.Tensor) -> float:
+    """The median |cosine| of two sets of rows, matched one to one."""
+    unit, other = (torch.nn.functional.normalize(rows.double(), dim=1) for rows in (samples, others))
+    cosines = (unit @ other.T).abs().cpu()
+    return float(cosines[linear_sum_assignment(-cosines.numpy())].median())

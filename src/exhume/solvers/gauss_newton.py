@@ -1,0 +1,138 @@
+"""Levenberg-Marquardt for the span equation, on a product of spheres, with preconditioned conjugate gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from exhume.solvers.conjugate_gradient import conjugate_gradient
+from exhume.solvers.sphere import onto_sphere, tangent
+from exhume.span import Point, Span
+
+# Keeps the damping of rows with tiny coefficients positive. It must stay tiny: at 1e-3 such rows, the hidden samples,
+# no longer move.
+_DAMPING_FLOOR = 1e-8
+# A rejected step multiplies the damping by this, the next one by twice as much, and so on.
+_FIRST_RAISE = 4.0
+# Relative residual from which rejections are taken for the floating-point floor.
+_NEAR_FLOOR = 1e-5
+_REJECTIONS = 5
+_REJECTIONS_NEAR_FLOOR = 2
+
+
+@dataclass(frozen=True)
+class Inner:
+    """How exactly a Gauss-Newton step is solved: conjugate-gradient steps at most, and their tolerance."""
+
+    max_steps: int = 10
+    tolerance: float = 0.1
+
+
+@dataclass(frozen=True)
+class Patience:
+    """When to end a Levenberg-Marquardt run.
+
+    Attributes:
+        steps: at most.
+        tolerance: relative residual (the root of the loss) that is good enough.
+        window, fall: give up if `window` steps have not brought the loss down to this share.
+    """
+
+    steps: int = 50
+    tolerance: float = 1e-6
+    window: int | None = None
+    fall: float = 0.7
+
+
+def gauss_newton_step(
+    span: Span, point: Point, damping: float, inner: Inner, radius: float | None
+) -> tuple[torch.Tensor, float]:
+    """Solves (J^T P J + damping diag(H)) D = J^T P Theta over tangent D; returns D and the predicted fall of the loss.
+
+    H (x) I is what J^T P J concentrates on; its n x n inverse is the preconditioner.
+
+    Args:
+        radius: norm that the samples keep; None lets it change.
+    """
+    mean = span.mean_normal(point)
+    diagonal = mean.diagonal()
+    added = damping * (diagonal + _DAMPING_FLOOR * diagonal.mean())
+    inverse = torch.linalg.inv(mean + torch.diag(added + 1e-10 * diagonal.mean())).to(point.rows)
+    count, linear = point.num_samples, span.num_linear
+    ridge = added.to(point.rows)[:, None]
+    per_input = span.features.num_features / span.features.input_dim  # V^T V at its mean
+    if linear:
+        ridge = torch.cat([ridge, ridge.new_full((linear, 1), 1e-6 * per_input)])
+
+    def on_tangent(rows: torch.Tensor) -> torch.Tensor:
+        return rows if radius is None else tangent(point.rows, rows, count)
+
+    def precondition(rows: torch.Tensor) -> torch.Tensor:
+        solved = inverse @ rows[:count]
+        return on_tangent(torch.cat([solved, rows[count:] / per_input]) if linear else solved)
+
+    def operator(rows: torch.Tensor) -> torch.Tensor:
+        return on_tangent(span.normal(point, rows)) + ridge * rows
+
+    goal = on_tangent(span.gradient(point))
+    step, rest = conjugate_gradient(
+        operator, goal, precondition, max_steps=inner.max_steps, tolerance=inner.tolerance
+    )
+    predicted = (step * goal).sum() + (step * rest).sum() + (ridge * step * step).sum()
+    return step, float(predicted) / span.squared_norm
+
+
+def move(span: Span, point: Point, step: torch.Tensor, radius: float | None) -> torch.Tensor:
+    """The rows after a step, the samples put back on their sphere."""
+    rows = point.rows + step
+    if radius is None:
+        return rows
+    samples = onto_sphere(rows[: point.num_samples], radius)
+    return torch.cat([samples, rows[point.num_samples :]]) if span.num_linear else samples
+
+
+def levenberg_marquardt(
+    span: Span,
+    rows: torch.Tensor,
+    patience: Patience,
+    *,
+    radius: float | None,
+    inner: Inner | None = None,
+    damping: float = 1e-2,
+    least_damping: float = 1e-7,
+    watch: Callable[[Point], bool] = lambda point: True,
+) -> Point:
+    """Minimises ||P Theta||^2 over the rows, every step tested.
+
+    The damping falls or rises smoothly with the share of the predicted fall that came true (Nielsen 1999). At the
+    floating-point floor no step can win: there a few rejections end the run.
+
+    Args:
+        watch: called after every accepted step; False ends the run.
+    """
+    inner = inner or Inner()
+    point = span.at(rows)
+    losses, rejections, raised = [point.loss], 0, _FIRST_RAISE
+    for taken in range(1, patience.steps + 1):
+        if math.sqrt(point.loss) < patience.tolerance:
+            break
+        step, predicted = gauss_newton_step(span, point, damping, inner, radius)
+        tried = span.at(move(span, point, step, radius))
+        if tried.loss < point.loss:
+            gain = min((point.loss - tried.loss) / max(predicted, 1e-300), 1.0)
+            damping = max(least_damping, damping * max(0.2, 1 - (2 * gain - 1) ** 3))
+            point, rejections, raised = tried, 0, _FIRST_RAISE
+            if not watch(point):
+                break
+        else:
+            damping, raised, rejections = damping * raised, 2 * raised, rejections + 1
+            near_floor = math.sqrt(point.loss) < _NEAR_FLOOR
+            if rejections > (_REJECTIONS_NEAR_FLOOR if near_floor else _REJECTIONS):
+                break
+        losses.append(point.loss)
+        if patience.window and taken >= patience.window and losses[-1] > patience.fall * losses[-1 - patience.window]:
+            break
+    return point
