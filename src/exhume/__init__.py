@@ -1,11 +1,12 @@
 """exhume: recover training data from trained weights, and prove how good the recovery is."""
 
 from exhume.activations import Activation
-from exhume.attacks import Descent, reconstruct
+from exhume.attacks import Descent, Exact, reconstruct
+from exhume.certificate import Certificate
 from exhume.errors import DataError, ExhumeError, FileError, InputError
 from exhume.features import FeatureMap
 from exhume.law import Forecast, forecast
-from exhume.reconstruction import Certificate, Reconstruction, Stop
+from exhume.reconstruction import Reconstruction, Stop
 from exhume.scoring import Score, score
 from exhume.target import Knowledge, Target
 from exhume.victims import RandomFeatures
@@ -15,6 +16,7 @@ __all__ = [
     "Certificate",
     "DataError",
     "Descent",
+    "Exact",
     "ExhumeError",
     "FeatureMap",
     "FileError",

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from exhume import files
+from exhume.certificate import Certificate
 from exhume.errors import FileError
 from exhume.target import Knowledge
 
@@ -21,38 +22,30 @@ class Stop(StrEnum):
     """Why an attack ended; `sentence` says it to people."""
 
     CONVERGED = "converged"
+    REPRODUCED = "reproduced"
+    STARTS_SPENT = "starts_spent"
     STEP_LIMIT = "step_limit"
     PASS_LIMIT = "pass_limit"
+    TIME_LIMIT = "time_limit"
     DIVERGED = "diverged"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the attack vouches for its minimum."""
+        return self in (Stop.CONVERGED, Stop.REPRODUCED)
 
     @property
     def sentence(self) -> str:
         """The reason as a sentence."""
         return {
             Stop.CONVERGED: "The loss fell below its tolerance.",
+            Stop.REPRODUCED: "Independent starts reached the same minimum, above the floating-point floor.",
+            Stop.STARTS_SPENT: "No start reached a minimum that explains the weights.",
             Stop.STEP_LIMIT: "The step limit was reached before the loss fell below its tolerance.",
             Stop.PASS_LIMIT: "The budget of feature passes was spent before the loss fell below its tolerance.",
+            Stop.TIME_LIMIT: "The time was spent before the loss fell below its tolerance.",
             Stop.DIVERGED: "The loss became NaN or infinite.",
         }[self]
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """What can be said of a reconstruction without the truth.
-
-    Attributes:
-        equations: k p, what the weights give.
-        unknowns: what the samples and coefficients ask.
-        residual: ||P_perp Theta|| / ||Theta||.
-        verdict: "approximate" or "failed".
-        reason: the verdict's reason in words.
-    """
-
-    equations: int
-    unknowns: int
-    residual: float
-    verdict: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,7 @@ class Reconstruction:
         stop: why it ended.
         steps, passes, seconds: what it cost; a pass is one application of the features to all n rows.
         signs_determined, norms_determined: whether the attack claims signs and norms of the samples.
+        evidence: numbers behind the attack's own choices, such as the number of samples.
         history: columns of equal length over the run ("step", "loss", "passes").
         notes: anything else worth telling.
     """
@@ -85,6 +79,7 @@ class Reconstruction:
     seconds: float
     signs_determined: bool
     norms_determined: bool
+    evidence: dict[str, Any] = field(default_factory=dict)
     history: dict[str, list[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     labels: torch.Tensor | None = None
@@ -99,8 +94,11 @@ class Reconstruction:
             f"  {self.stop.sentence}",
             f"  {self.steps} steps, {self.passes:.0f} feature passes, {self.seconds:.1f} s",
             f"  {certificate.equations} equations for {certificate.unknowns} unknowns, "
-            f"relative residual {certificate.residual:.2e}",
+            f"relative residual {certificate.residual:.2e} (rounding alone: {certificate.floor:.1e})",
         ]
+        if certificate.predicted_errors:
+            worst = max(certificate.predicted_errors)
+            lines.append(f"  predicted error {certificate.predicted_error:.1e}, worst sample {worst:.1e}")
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -119,6 +117,7 @@ class Reconstruction:
             "signs_determined": self.signs_determined,
             "norms_determined": self.norms_determined,
             "certificate": asdict(self.certificate),
+            "evidence": self.evidence,
             "history": self.history,
             "notes": list(self.notes),
         }
@@ -142,7 +141,7 @@ class Reconstruction:
                 samples=tensors["samples"],
                 coefficients=tensors["coefficients"],
                 labels=tensors.get("labels"),
-                certificate=Certificate(**value.pop("certificate")),
+                certificate=_read_certificate(value.pop("certificate")),
                 knowledge=Knowledge.model_validate(value.pop("knowledge")),
                 stop=Stop(value.pop("stop")),
                 notes=tuple(value.pop("notes")),
@@ -150,3 +149,7 @@ class Reconstruction:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"{folder} does not hold a whole reconstruction: {error}") from error
+
+
+def _read_certificate(value: dict[str, Any]) -> Certificate:
+    return Certificate(**{**value, "predicted_errors": tuple(value["predicted_errors"])})

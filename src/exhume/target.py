@@ -28,6 +28,16 @@ class Knowledge(BaseModel):
     label_alphabet: Literal["signs", "one-hot"] | None = None
     """That the labels were -1 / +1, or one-hot: an interpolating ReLU model then gives up the norms too."""
 
+    @classmethod
+    def about(cls, labels: torch.Tensor) -> Knowledge:
+        """What somebody who knows the task would know of these labels: how many they are and their alphabet."""
+        alphabet: Literal["signs", "one-hot"] | None = None
+        if labels.ndim == 1 and bool((labels.abs() == 1).all()):
+            alphabet = "signs"
+        elif labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all() and (labels.sum(1) == 1).all()):
+            alphabet = "one-hot"
+        return cls(num_samples=labels.shape[0], label_alphabet=alphabet)
+
 
 @dataclass(frozen=True)
 class Target:

@@ -6,12 +6,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from exhume.attacks.base import Attack, Progress, ProgressEvent
 from exhume.attacks.descent import Descent
+from exhume.attacks.exact import Exact
 from exhume.errors import InputError, unknown_name
 from exhume.reconstruction import Reconstruction
 from exhume.target import Target
 
-ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Descent,)}
-DEFAULT = "descent"
+ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Exact, Descent)}
+DEFAULT = "exact"
 
 
 def build(method: str, options: dict[str, Any] | None = None) -> Attack:
@@ -39,7 +40,7 @@ def reconstruct(
 
     Args:
         target: the model's public part, from `victim.target()` or `Target(...)`.
-        num_samples: how many samples to look for; by default what the target's knowledge says.
+        num_samples: how many samples to look for; None takes the target's knowledge, or estimates it (exact).
         method: an attack's name.
         seed: of the attack's own randomness.
         settings: `max_passes`, `allow_underdetermined`, `checkpoint`, `resume`, `progress`, or the method's options.
@@ -49,4 +50,4 @@ def reconstruct(
     return build(method, settings)(target, num_samples=num_samples, seed=seed, **shared)
 
 
-__all__ = ["ATTACKS", "DEFAULT", "Attack", "Descent", "Progress", "ProgressEvent", "build", "reconstruct"]
+__all__ = ["ATTACKS", "DEFAULT", "Attack", "Descent", "Exact", "Progress", "ProgressEvent", "build", "reconstruct"]

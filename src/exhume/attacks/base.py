@@ -7,16 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 
 from exhume.attacks.checkpoint import Checkpoint, fingerprint
+from exhume.certificate import certify
 from exhume.errors import InputError
 from exhume.features import CountedFeatures
 from exhume.law import forecast
-from exhume.randomness import generator_for
-from exhume.reconstruction import Certificate, Reconstruction, Stop
+from exhume.randomness import generator_for, seed_for
+from exhume.reconstruction import Reconstruction, Stop
 from exhume.span import Span
 from exhume.target import Target
 
@@ -40,7 +41,7 @@ class Problem:
 
     features: CountedFeatures
     target: Target
-    num_samples: int
+    num_samples: int | None
     generator: torch.Generator
     checkpoint: Checkpoint
     progress: Progress
@@ -53,13 +54,22 @@ class Problem:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What an attack hands back to be judged."""
+    """What an attack hands back to be judged.
+
+    Attributes:
+        norms_determined: whether the samples' norms mean anything.
+        norms_solved: whether the equation itself was solved for them, so that they have error bars too.
+        evidence: numbers behind the choices that were made, such as the number of samples.
+    """
 
     samples: torch.Tensor
     stop: Stop
     steps: int
     signs_determined: bool
     norms_determined: bool
+    norms_solved: bool = False
+    labels: torch.Tensor | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
     history: dict[str, list[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -69,6 +79,7 @@ class Attack(ABC):
     """An attack: settings in its fields, one call a reconstruction. A new one writes `run` and a `name`."""
 
     name: ClassVar[str]
+    estimates_samples: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, problem: Problem) -> Proposal:
@@ -91,7 +102,7 @@ class Attack(ABC):
 
         Args:
             target: the model's public part.
-            num_samples: how many samples to look for; the target's knowledge by default.
+            num_samples: how many samples to look for; by default what the target's knowledge says, else estimated.
             seed: of the attack's own randomness.
             max_passes: budget in feature passes.
             allow_underdetermined: go on although there are fewer equations than unknowns; the verdict is "failed".
@@ -100,10 +111,11 @@ class Attack(ABC):
             progress: called now and then with a ProgressEvent.
         """
         count = self._number_sought(target, num_samples)
-        unknowns = self._check_equations(target, count, allow_underdetermined)
+        if count is not None:
+            _check_equations(target, count, allow_underdetermined)
         settings = {"method": self.name, "options": asdict(self), "num_samples": count, "seed": seed}
         problem = Problem(
-            features=CountedFeatures.open(target.feature_map, count),
+            features=CountedFeatures.open(target.feature_map, count or 1),
             target=target,
             num_samples=count,
             generator=generator_for(seed, f"{self.name} attack"),
@@ -113,11 +125,25 @@ class Attack(ABC):
         )
         started = time.perf_counter()
         proposal = self.run(problem)
-        point = Span(problem.features, target.displacement).at(proposal.samples)
+        found = proposal.samples.shape[0]
+        problem.features.ledger.unit_rows = found
+        span = Span(problem.features.with_dtype(proposal.samples.dtype), target.displacement)
+        point = span.at(proposal.samples)
+        certificate = certify(
+            span,
+            point,
+            unknowns=count_unknowns(target, found),
+            trusted=proposal.stop.trusted,
+            why_not=proposal.stop.sentence,
+            norm_is_open=not proposal.norms_solved,
+            precision=torch.finfo(target.displacement.dtype).eps,
+            seed=seed_for(seed, "certificate"),
+        )
         return Reconstruction(
             samples=proposal.samples,
+            labels=proposal.labels,
             coefficients=point.coefficients,
-            certificate=judge(target.num_parameters, unknowns, point.loss**0.5, proposal.stop),
+            certificate=certificate,
             method=self.name,
             seed=seed,
             options=asdict(self),
@@ -128,41 +154,36 @@ class Attack(ABC):
             seconds=time.perf_counter() - started,
             signs_determined=proposal.signs_determined,
             norms_determined=proposal.norms_determined,
+            evidence=proposal.evidence,
             history=proposal.history,
             notes=proposal.notes,
         )
 
-    def _number_sought(self, target: Target, num_samples: int | None) -> int:
+    def _number_sought(self, target: Target, num_samples: int | None) -> int | None:
         count = num_samples if num_samples is not None else target.knowledge.num_samples
-        if count is None:
+        if count is None and not self.estimates_samples:
             raise InputError(
                 f"{self.name} must be told how many samples to look for: pass num_samples (--num-samples), "
                 "or put it into the target's knowledge"
             )
-        if count < 1:
+        if count is not None and count < 1:
             raise InputError(f"num_samples must be at least 1, got {count}")
         return count
 
-    def _check_equations(self, target: Target, count: int, allow_underdetermined: bool) -> int:
-        features = target.feature_map
-        unknowns = forecast(
-            target.num_parameters, features.input_dim, count, target.num_outputs, features.activation
-        ).unknowns
-        if target.num_parameters <= unknowns and not allow_underdetermined:
-            raise InputError(
-                f"{target.num_parameters} equations cannot determine {unknowns} unknowns "
-                f"({count} samples of dimension {features.input_dim}); "
-                "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
-            )
-        return unknowns
+
+def count_unknowns(target: Target, num_samples: int) -> int:
+    """Unknowns of so many samples and their coefficients."""
+    features = target.feature_map
+    return forecast(
+        target.num_parameters, features.input_dim, num_samples, target.num_outputs, features.activation
+    ).unknowns
 
 
-def judge(equations: int, unknowns: int, residual: float, stop: Stop) -> Certificate:
-    """A verdict without the truth, from the count of equations, the residual and why the attack stopped."""
-    if equations <= unknowns:
-        verdict, reason = "failed", "Fewer equations than unknowns: many different data sets explain these weights."
-    elif stop is Stop.CONVERGED:
-        verdict, reason = "approximate", "The samples explain the weights up to the tolerance of the attack."
-    else:
-        verdict, reason = "failed", "The samples do not explain the weights."
-    return Certificate(equations, unknowns, residual, verdict, reason)
+def _check_equations(target: Target, count: int, allow_underdetermined: bool) -> None:
+    unknowns = count_unknowns(target, count)
+    if target.num_parameters <= unknowns and not allow_underdetermined:
+        raise InputError(
+            f"{target.num_parameters} equations cannot determine {unknowns} unknowns "
+            f"({count} samples of dimension {target.feature_map.input_dim}); "
+            "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
+        )

@@ -83,7 +83,11 @@ class Descent(Attack):
             problem.checkpoint.save_if_due(
                 lambda: (
                     {"samples": state.samples, "velocity": state.velocity},
-                    {"step": state.step, "passes": features.ledger.passes - 1, "history": history},
+                    {
+                        "step": state.step,
+                        "work": features.ledger.work - state.samples.shape[0] * features.num_features,
+                        "history": history,
+                    },
                 )
             )
             return True
@@ -115,12 +119,13 @@ class Descent(Attack):
         saved = problem.checkpoint.load()
         dtype, device = problem.features.dtype, problem.features.device
         if saved is None:
+            assert problem.num_samples is not None  # the base asks for it
             shape = (problem.num_samples, problem.features.input_dim)
             # Drawn in float32 on the CPU, so that the start is the same in every precision and on every device.
             samples = torch.randn(shape, generator=problem.generator).to(device, dtype)
             return DescentState(samples, torch.zeros_like(samples)), {"step": [], "loss": [], "passes": []}
         tensors, numbers = saved
-        problem.features.ledger.passes = float(numbers["passes"])
+        problem.features.ledger.work = int(numbers["work"])
         state = DescentState(
             tensors["samples"].to(device, dtype), tensors["velocity"].to(device, dtype), int(numbers["step"])
         )

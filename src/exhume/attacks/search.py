@@ -105,6 +105,7 @@ class Search:
         span: the equation, over a feature map of the form act(V x).
         count: how many samples.
         spectral: whether second moments know the samples (not for odd activations).
+        max_starts, steps_per_start: how long to look.
         keep_going: asked before every stochastic step with the state and the last subset residual.
     """
 
@@ -115,11 +116,12 @@ class Search:
         *,
         spectral: bool,
         max_starts: int,
+        steps_per_start: int = STEPS_PER_START,
         keep_going: Callable[[SearchState, float], bool],
     ) -> None:
         assert isinstance(span.features, RowFeatureMap)
         self.span, self.count, self._spectral, self._max_starts = span, count, spectral, max_starts
-        self._keep_going = keep_going
+        self._keep_going, self._steps_per_start = keep_going, steps_per_start
         self._features = span.features
         width, dim = span.features.num_features, span.features.input_dim
         self.radius = math.sqrt(dim)
@@ -128,6 +130,7 @@ class Search:
         self.subset_size = min(width, max(1, int(share * width)))
         plenty = share < 0.45
         self._check_every, self._try_below = (10, 0.06) if plenty else (25, 0.03)
+        self._cycle = min(_CYCLE, steps_per_start)
         self._inner = Inner(10, 0.3 if dim > 500 else 0.1)
 
     def begin(self, generator: torch.Generator) -> SearchState:
@@ -146,7 +149,7 @@ class Search:
             if state.step % self._check_every:
                 continue
             typical = sorted(state.recent[-_RECENT:])[len(state.recent[-_RECENT:]) // 2]
-            if (typical < self._try_below and state.step >= state.wait) or state.step % _CYCLE == 0:
+            if (typical < self._try_below and state.step >= state.wait) or state.step % self._cycle == 0:
                 point = self._try_to_finish(state)
                 if math.sqrt(point.loss) < FOUND:
                     return Outcome(point.rows, True, False, state.start, state.step)
@@ -155,9 +158,9 @@ class Search:
                     if reproduced:
                         break
                     state.minima.append((point.loss, point.rows))
-                    state.step = STEPS_PER_START
+                    state.step = self._steps_per_start
                 state.last_try = point.loss
-            if state.step >= STEPS_PER_START and not self._restart(state):
+            if state.step >= self._steps_per_start and not self._restart(state):
                 break
         rows = state.best[1] if state.best else state.rows
         return Outcome(rows, False, reproduced, state.start, state.step)

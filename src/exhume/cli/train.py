@@ -14,6 +14,7 @@ from exhume.data import Dataset
 from exhume.errors import InputError
 from exhume.law import forecast
 from exhume.runs import RunFolder, Secret
+from exhume.target import Knowledge
 from exhume.victims import RandomFeatures
 
 app = typer.Typer(no_args_is_help=True, help="Train a victim and write its run folder.")
@@ -72,7 +73,8 @@ def random_features(
 def write_run(folder: RunFolder, victim: RandomFeatures, training: Dataset) -> None:
     """Writes the public part and, apart from it, the truth."""
     picture = training.picture
-    folder.save_target(victim.target(input_shape=picture.shape if picture else ()))
+    knowledge = Knowledge.about(training.labels)
+    folder.save_target(victim.target(input_shape=picture.shape if picture else (), knowledge=knowledge))
     folder.save_secret(
         Secret(
             training.inputs,

@@ -18,11 +18,16 @@ class Ledger:
 
     unit_rows: int
     num_features: int
-    passes: float = 0.0
+    work: int = 0  # rows times features
+
+    @property
+    def passes(self) -> float:
+        """The work in passes."""
+        return self.work / (self.unit_rows * self.num_features)
 
     def add(self, rows: int, num_features: int) -> None:
         """Counts an application to some rows over some of the features."""
-        self.passes += rows * num_features / (self.unit_rows * self.num_features)
+        self.work += rows * num_features
 
 
 class CountedFeatures:

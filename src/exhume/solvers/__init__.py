@@ -1,13 +1,14 @@
 """Solvers: minimisers of a loss over samples. They know nothing of models or of the truth."""
 
-from exhume.solvers.conjugate_gradient import conjugate_gradient
+from exhume.solvers.conjugate_gradient import Operator, conjugate_gradient
 from exhume.solvers.descent import DescentState, descend
 from exhume.solvers.gauss_newton import Inner, Patience, gauss_newton_step, levenberg_marquardt, move
-from exhume.solvers.sphere import onto_sphere
+from exhume.solvers.sphere import onto_sphere, tangent
 
 __all__ = [
     "DescentState",
     "Inner",
+    "Operator",
     "Patience",
     "conjugate_gradient",
     "descend",
@@ -15,4 +16,5 @@ __all__ = [
     "levenberg_marquardt",
     "move",
     "onto_sphere",
+    "tangent",
 ]

@@ -96,7 +96,6 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         else:
             self.training_loss_ = float(torch.nn.functional.softplus(-labels * outputs).mean())
         self._single_output = targets.ndim == 1
-        self._knowledge = Knowledge(num_samples=len(targets), label_alphabet=_label_alphabet(targets))
         return self
 
     def predict(self, X: ArrayLike | torch.Tensor) -> NDArray[np.float64]:
@@ -116,11 +115,10 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
 
         Args:
             input_shape: shape of one input, such as (3, 32, 32), if the rows are flattened pictures.
-            knowledge: what the attacker is assumed to know; by default the number of samples, and that the labels
-                were -1 / +1 or one-hot if they were.
+            knowledge: what the attacker is assumed to know besides; by default nothing.
         """
         check_is_fitted(self)
-        return Target(self.feature_map_, self.theta_, knowledge or self._knowledge, input_shape)
+        return Target(self.feature_map_, self.theta_, knowledge or Knowledge(), input_shape)
 
     def _check_settings(self, y: NDArray[np.float64]) -> None:
         if self.dtype not in _DTYPES:
@@ -131,7 +129,7 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             raise InputError(f"num_features must be at least 1, got {self.num_features}")
         if not self.ridge >= 0:
             raise InputError(f"ridge must not be negative, got {self.ridge}")
-        if self.loss == "logistic" and (self.ridge or _label_alphabet(y) != "signs"):
+        if self.loss == "logistic" and (self.ridge or not np.isin(y, (-1.0, 1.0)).all()):
             raise InputError("logistic loss takes labels -1 and +1 and no ridge")
 
 
@@ -143,14 +141,6 @@ def _gram(features: torch.Tensor) -> torch.Tensor:
         wide = part.double()
         gram.addmm_(wide, wide.T)
     return gram
-
-
-def _label_alphabet(y: NDArray[np.float64]) -> Literal["signs", "one-hot"] | None:
-    if y.ndim == 1 and np.isin(y, (-1.0, 1.0)).all():
-        return "signs"
-    if y.ndim == 2 and y.shape[1] > 1 and np.isin(y, (0.0, 1.0)).all() and (y.sum(axis=1) == 1).all():
-        return "one-hot"
-    return None
 
 
 def _as_numpy(value: Any) -> Any:

@@ -1,0 +1,159 @@
+"""What the span leaves open: signs, norms and labels, and what decides them.
+
+An activation reflects if act(-z) differs from act(z) or -act(z) only by nuisance: relu, gelu and softplus are z/2 plus
+an even function, sigmoid is 1/2 plus an odd one, tanh is odd, abs even. With the nuisance free, every sample's sign is
+open; the fitted nuisance then decides: the linear part W = sum_i s_i a_i x_i / 2 is d equations for n signs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from exhume.activations import Activation
+from exhume.span import Point, Span
+
+Reflection = Literal["even", "odd", "linear", "constant", "none"]
+
+# Sign patterns that are tried one by one where only a few equations decide.
+_MOST_PATTERNS = 18
+# A sign solved for by least squares must be this near to -1 or +1, or it was not decided.
+_CLEAR = 0.25
+
+
+def reflection(activation: Activation) -> Reflection:
+    """How the activation behaves under z -> -z: even or odd, or so up to a linear or constant part."""
+    if activation.parity != "none":
+        return activation.parity
+    z = torch.linspace(0.1, 5.0, 50, dtype=torch.float64)
+    difference = activation.value(z) - activation.value(-z)
+    total = activation.value(z) + activation.value(-z)
+    if float((difference / z).std()) < 1e-9:
+        return "linear"
+    if float(total.std()) < 1e-9:
+        return "constant"
+    return "none"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """Samples with their signs chosen, and whether they were decided."""
+
+    samples: torch.Tensor
+    determined: bool
+    note: str
+
+
+def choose_signs(span: Span, point: Point, activation: Activation) -> Signs:
+    """Decides the samples' signs from the nuisance that was fitted beside them.
+
+    Args:
+        span: the equation with its nuisance free.
+        point: the fit.
+        activation: the model's own; `span` may have worked with its even part, abs for relu.
+    """
+    kind = reflection(activation)
+    if kind in ("even", "odd"):
+        word = "an even" if kind == "even" else "an odd"
+        return Signs(point.samples, False, f"Signs: {activation.name} is {word} function, which hides them for good.")
+    if kind == "none":
+        return Signs(point.samples, True, f"Signs: {activation.name} fixes them by itself.")
+    if kind == "linear":
+        solved = _from_linear_part(span, point, activation)
+    else:
+        solved = _from_constant_part(span, point, activation)
+    if solved is None:
+        return Signs(point.samples, False, "Signs: more samples than equations to decide them.")
+    clear = bool(((solved.abs() - 1).abs() < _CLEAR).all())
+    samples = torch.sign(solved).to(point.samples)[:, None] * point.samples
+    source = "linear" if kind == "linear" else "constant"
+    if not clear:
+        return Signs(samples, False, f"Signs: the {source} part of the weights does not decide all of them.")
+    return Signs(samples, True, f"Signs: decided by the {source} part of the weights.")
+
+
+def _linear_part(span: Span, point: Point) -> torch.Tensor:
+    """W (k, d) fitted beside the samples."""
+    if span.num_linear:
+        return point.rows[point.num_samples :].double()
+    assert point.nuisance is not None
+    return point.nuisance[:, : span.features.input_dim].double()
+
+
+def _from_linear_part(span: Span, point: Point, activation: Activation) -> torch.Tensor | None:
+    """Least squares for s in W + base = h sum_i s_i a_i x_i, (n,); base is the linear part that act itself brings."""
+    samples, weights = point.samples.double(), point.coefficients.double()
+    if samples.shape[0] > weights.shape[1] * samples.shape[1]:
+        return None
+    z = torch.ones((1,), dtype=torch.float64)
+    half = float(activation.value(z) - activation.value(-z)) / 2
+    if span.features.activation.parity == "even":  # abs stands for relu, with coefficients a_i / 2
+        scale, base = 1.0, torch.zeros_like(_linear_part(span, point))
+    else:
+        scale, base = half, half * weights.T @ samples
+    goal = (_linear_part(span, point) + base).reshape(-1)  # (k d,)
+    system = torch.einsum("nk,nd->kdn", weights, samples).reshape(-1, samples.shape[0]) * scale
+    return torch.linalg.lstsq(system, goal[:, None]).solution[:, 0]
+
+
+def _from_constant_part(span: Span, point: Point, activation: Activation) -> torch.Tensor | None:
+    """Signs s of c0 + h sum_i a_i = h sum_i s_i a_i: by least squares, or by trying all patterns of few samples."""
+    assert point.nuisance is not None
+    weights = point.coefficients.double()  # (n, k)
+    z = torch.ones((1,), dtype=torch.float64)
+    half = float(activation.value(z) + activation.value(-z)) / 2
+    goal = point.nuisance[:, -1].double() + half * weights.sum(0)  # (k,)
+    count, outputs = weights.shape
+    if count <= outputs:
+        return torch.linalg.lstsq(half * weights.T, goal[:, None]).solution[:, 0]
+    if count > _MOST_PATTERNS:
+        return None
+    bits = torch.arange(2**count)[:, None] >> torch.arange(count)
+    patterns = (bits & 1).double().to(weights) * 2 - 1  # (2^n, n)
+    misfits = (half * patterns @ weights - goal).square().sum(1)
+    return patterns[misfits.argmin()]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Samples at their norms, with labels, and what is known of them."""
+
+    samples: torch.Tensor
+    labels: torch.Tensor
+    norms_determined: bool
+    note: str
+
+
+def norms_and_labels(
+    samples: torch.Tensor,
+    outputs: torch.Tensor,
+    activation: Activation,
+    alphabet: Literal["signs", "one-hot"] | None,
+) -> Labelled:
+    """Reads norms and labels off the model's own outputs on the recovered samples.
+
+    An interpolating model gives y = f(x). If the activation is homogeneous, f(r u) = r f(u), and a known alphabet of
+    labels gives r back: r = 1 / |f(u)| for labels -1 and +1, 1 / max f(u) for one-hot ones.
+
+    Args:
+        samples: (n, d), on the sphere where the norm is open.
+        outputs: f at the samples, (n, k).
+        activation: the model's.
+        alphabet: what labels are known to be.
+    """
+    labels = outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    if activation.identifies_norm:
+        return Labelled(samples, labels, True, f"Norms: {activation.name} fixes them. Labels: the model's outputs.")
+    if alphabet is None:
+        note = "Norms: undetermined, the samples have norm sqrt(d). Labels: the model's outputs at that norm."
+        return Labelled(samples, labels, False, note)
+    if alphabet == "signs":
+        size, named = labels.abs(), labels.sign()
+    else:
+        size, named = outputs.amax(1), torch.nn.functional.one_hot(outputs.argmax(1), outputs.shape[1]).to(outputs)
+    if not bool((size > 0).all()):
+        return Labelled(samples, labels, False, "Norms: undetermined, the model's outputs do not fit the labels.")
+    note = f"Norms and labels: from the known labels ({alphabet}), if the model interpolates them."
+    return Labelled(samples / size[:, None], named, True, note)

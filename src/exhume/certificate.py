@@ -1,0 +1,180 @@
+"""The certificate: how far a reconstruction can be trusted, said without the truth.
+
+With more equations than unknowns and a Jacobian of full rank, samples whose residual is at the floating-point floor
+are (generically) the right ones. What is left is noise: if Theta carries noise of variance s^2, the samples carry
+s^2 (J^T P J)^-1, and the residual itself measures s^2 = ||P Theta||^2 / (equations - unknowns).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, lobpcg
+
+from exhume.solvers import Operator, conjugate_gradient, tangent
+from exhume.span import Point, Span
+
+EXACT, APPROXIMATE, FAILED = "exact", "approximate", "failed"
+# "exact" promises this error at most, on average and for every sample.
+EXACT_BELOW = 1e-3
+# A residual within this factor of the rounding of Theta is at the floor.
+_FLOOR_FACTOR = 8.0
+# Random probes of the inverse: enough that probes x dimensions average the noise of the estimate out.
+_PROBE_COORDINATES = 256
+_SOLVE_STEPS, _SOLVE_TOLERANCE = 60, 0.03
+_EIGEN_STEPS = 12
+# An error bar beyond this is no better than a guess.
+_GUESS = math.sqrt(2)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What can be said of a reconstruction without the truth.
+
+    Attributes:
+        equations: k p, what the weights give.
+        unknowns: what the samples and coefficients ask.
+        residual: ||P Theta|| / ||Theta||.
+        floor: the residual that rounding alone would leave.
+        smallest_singular_value: of the Jacobian J of the residual in the samples; None if not computed.
+        predicted_errors: for every sample the expected ||x - x_hat|| / ||x||; empty if the fit cannot be trusted.
+        verdict: "exact", "approximate" or "failed".
+        reason: the verdict's reason in words.
+    """
+
+    equations: int
+    unknowns: int
+    residual: float
+    floor: float
+    smallest_singular_value: float | None
+    predicted_errors: tuple[float, ...]
+    verdict: str
+    reason: str
+
+    @property
+    def predicted_error(self) -> float | None:
+        """The mean of the predicted errors."""
+        return sum(self.predicted_errors) / len(self.predicted_errors) if self.predicted_errors else None
+
+
+def certify(
+    span: Span,
+    point: Point,
+    *,
+    unknowns: int,
+    trusted: bool,
+    why_not: str,
+    norm_is_open: bool,
+    precision: float,
+    seed: int,
+) -> Certificate:
+    """Judges samples by the equation alone.
+
+    Args:
+        span: the plain equation, no nuisance free.
+        point: the samples in it.
+        unknowns: of samples and coefficients together.
+        trusted: whether the attack vouches for the minimum: converged, or reached from independent starts.
+        why_not: the reason in words if it does not.
+        norm_is_open: whether only directions are compared, because the norm is given or undetermined.
+        precision: relative rounding of the weights as they were handed over.
+        seed: of the random probes.
+    """
+    equations = span.displacement.numel()
+    residual, floor = math.sqrt(point.loss), precision * cancellation(span, point)
+    if equations <= unknowns:
+        reason = "Fewer equations than unknowns: many different data sets explain these weights."
+        return Certificate(equations, unknowns, residual, floor, None, (), FAILED, reason)
+    if not trusted:
+        return Certificate(equations, unknowns, residual, floor, None, (), FAILED, why_not)
+    errors = predict_errors(span, point, equations - unknowns, norm_is_open, seed)
+    smallest = smallest_singular_value(span, point, norm_is_open, seed)
+    at_floor = residual <= _FLOOR_FACTOR * floor
+    if at_floor and max(errors) < EXACT_BELOW:
+        verdict, reason = EXACT, "The residual is at the floating-point floor, with more equations than unknowns."
+    elif sorted(errors)[len(errors) // 2] < 0.5:
+        good = sum(error < 0.1 for error in errors)
+        what = "at the floor, but the Jacobian is too flat" if at_floor else "above the floor: the weights carry noise"
+        verdict = APPROXIMATE
+        reason = f"The residual is {what}; {good} of {len(errors)} samples have an error bar below 0.1."
+    else:
+        verdict, reason = FAILED, "The noise in the weights drowns most samples."
+    return Certificate(equations, unknowns, residual, floor, smallest, errors, verdict, reason)
+
+
+def cancellation(span: Span, point: Point) -> float:
+    """How much larger the terms a_i phi(x_i) are than their sum Theta: by this, rounding is amplified."""
+    terms = point.coefficients.square().sum(1) * point.features.square().sum(1)  # (n,)
+    return max(1.0, math.sqrt(float(terms.sum(dtype=torch.float64)) / span.squared_norm))
+
+
+def predict_errors(span: Span, point: Point, surplus: int, norm_is_open: bool, seed: int) -> tuple[float, ...]:
+    """For every sample the root of ||D_i||^2 + s^2 tr[(J^T P J)^-1]_ii, over its norm.
+
+    D is the Gauss-Newton step that is left to go (zero at a minimum), the trace is estimated from random signs
+    (Hutchinson 1990), and s^2 is the residual's variance for each surplus equation.
+    """
+    operator, precondition = _operators(span, point, norm_is_open)
+    generator = torch.Generator().manual_seed(seed)
+    variance = point.loss * span.squared_norm / surplus
+    shape = point.samples.shape
+
+    def solve(goal: torch.Tensor) -> torch.Tensor:
+        return conjugate_gradient(operator, goal, precondition, max_steps=_SOLVE_STEPS, tolerance=_SOLVE_TOLERANCE)[0]
+
+    flat = _flat(point, norm_is_open)
+    left = solve(flat(span.gradient(point))).double().square().sum(1)  # (n,)
+    traces = torch.zeros(shape[0], dtype=torch.float64, device=left.device)
+    probes = max(1, -(-_PROBE_COORDINATES // shape[1]))
+    for _ in range(probes):
+        signs = torch.randint(0, 2, shape, generator=generator).to(point.samples) * 2 - 1
+        probe = flat(signs)
+        traces += (probe * solve(probe)).double().sum(1).clamp_min(0) / probes
+    norms = torch.linalg.vector_norm(point.samples.double(), dim=1)
+    errors = (left + variance * traces).sqrt() / norms
+    return tuple(errors.clamp_max(_GUESS).tolist())
+
+
+def smallest_singular_value(span: Span, point: Point, norm_is_open: bool, seed: int) -> float:
+    """sigma_min of J, by preconditioned conjugate-gradient iterations for the smallest eigenvalue of J^T P J.
+
+    Matrix-free (Knyazev 2001); a few iterations, so an estimate from above.
+    """
+    operator, precondition = _operators(span, point, norm_is_open)
+    shape, like = point.samples.shape, point.samples
+
+    def wrap(apply: Operator) -> LinearOperator:
+        def on_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+            rows = torch.from_numpy(np.ascontiguousarray(columns.reshape(shape))).to(like)
+            return apply(rows).double().cpu().numpy().reshape(-1, 1)
+
+        size = shape[0] * shape[1]
+        return LinearOperator((size, size), matvec=on_columns, matmat=on_columns, dtype=np.float64)
+
+    start = _flat(point, norm_is_open)(torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(like))
+    first = precondition(start).double().cpu().numpy().reshape(-1, 1)
+    # The operator returns an eigenvalue estimate even where it stops before its tolerance.
+    values, _ = lobpcg(
+        wrap(operator), first, M=wrap(precondition), largest=False, maxiter=_EIGEN_STEPS, tol=1e-6, verbosityLevel=0
+    )
+    return math.sqrt(max(float(values[0]), 0.0))
+
+
+def _flat(point: Point, norm_is_open: bool) -> Operator:
+    """Projection onto the tangent space, if only directions are compared."""
+    if not norm_is_open:
+        return lambda rows: rows
+    return lambda rows: tangent(point.samples, rows, point.num_samples)
+
+
+def _operators(span: Span, point: Point, norm_is_open: bool) -> tuple[Operator, Operator]:
+    """J^T P J on the tangent space, and its preconditioner."""
+    flat = _flat(point, norm_is_open)
+    mean = span.mean_normal(point)
+    scale = torch.finfo(point.samples.dtype).eps * mean.diagonal()
+    inverse = torch.linalg.inv(mean + torch.diag(scale + 1e-14 * mean.diagonal().mean())).to(point.samples)
+    return lambda rows: flat(span.normal(point, rows)), lambda rows: flat(inverse @ rows)
