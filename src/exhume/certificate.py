@@ -8,6 +8,7 @@ s^2 (J^T P J)^-1, and the residual itself measures s^2 = ||P Theta||^2 / (equati
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +22,9 @@ from exhume.span import Point, Span
 EXACT, APPROXIMATE, FAILED = "exact", "approximate", "failed"
 # "exact" promises this error at most, on average and for every sample.
 EXACT_BELOW = 1e-3
-# A residual within this factor of the rounding of Theta is at the floor.
+# A residual within this factor of the rounding of Theta is at the floor; the solvers themselves stop at the second.
 _FLOOR_FACTOR = 8.0
+_SOLVER_PRECISION = 1e-13
 # Random probes of the inverse: enough that probes x dimensions average the noise of the estimate out.
 _PROBE_COORDINATES = 256
 _SOLVE_STEPS, _SOLVE_TOLERANCE = 60, 0.03
@@ -85,7 +87,7 @@ def certify(
         seed: of the random probes.
     """
     equations = span.displacement.numel()
-    residual, floor = math.sqrt(point.loss), precision * cancellation(span, point)
+    residual, floor = math.sqrt(point.loss), max(precision, _SOLVER_PRECISION) * cancellation(span, point)
     if equations <= unknowns:
         reason = "Fewer equations than unknowns: many different data sets explain these weights."
         return Certificate(equations, unknowns, residual, floor, None, (), FAILED, reason)
@@ -157,10 +159,9 @@ def smallest_singular_value(span: Span, point: Point, norm_is_open: bool, seed: 
 
     start = _flat(point, norm_is_open)(torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(like))
     first = precondition(start).double().cpu().numpy().reshape(-1, 1)
-    # The operator returns an eigenvalue estimate even where it stops before its tolerance.
-    values, _ = lobpcg(
-        wrap(operator), first, M=wrap(precondition), largest=False, maxiter=_EIGEN_STEPS, tol=1e-6, verbosityLevel=0
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that it stopped before its tolerance: it is meant to
+        values, _ = lobpcg(wrap(operator), first, M=wrap(precondition), largest=False, maxiter=_EIGEN_STEPS, tol=1e-6)
     return math.sqrt(max(float(values[0]), 0.0))
 
 

@@ -20,8 +20,9 @@ from exhume.reconstruction import Stop
 from exhume.solvers import Inner, Patience, levenberg_marquardt
 from exhume.span import Point, Span
 
-# Input dimension up to which the linear part is projected out exactly (a d x d matrix a step); above, solved jointly.
-_PROJECT_DIM = 1000
+# Inputs per sample up to which the linear part is projected out exactly: its d x d matrix costs d/n passes a step
+# where the step itself costs about 20. Above, the linear part is solved for jointly.
+_PROJECT_DIM_PER_SAMPLE = 10
 # The free linear part costs k d equations: it is used where this many times the unknowns are left.
 _EQUATIONS_LEFT = 1.05
 # Entries of V up to which a float32 victim's samples are polished in float64 too.
@@ -147,7 +148,7 @@ def working_span(problem: Problem, count: int, dtype: torch.dtype = torch.float3
     if linear and activation.name == "relu":
         features = features.with_activation("abs")
     constant = activation.homogeneity is None and abs(float(activation.hermite(0)[0])) > _HERMITE_ZERO
-    nuisance = Nuisance(linear, constant, joint=linear and features.input_dim > _PROJECT_DIM)
+    nuisance = Nuisance(linear, constant, joint=linear and features.input_dim > _PROJECT_DIM_PER_SAMPLE * count)
     ridge = _RIDGE if dtype == torch.float32 else 1e-13
     return Span(features, problem.target.displacement, nuisance, ridge=ridge)
 
@@ -157,7 +158,9 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     target, activation = problem.target, problem.target.feature_map.activation
     radius = math.sqrt(target.feature_map.input_dim)
     span = working_span(problem, count)
-    point = levenberg_marquardt(span, outcome.rows, Patience(8, 3e-7), radius=radius, inner=Inner(20, 0.03))
+    # Found rows are near enough to read the signs off; others are taken to the bottom of their minimum first.
+    patience = Patience(0 if outcome.found else 8, window=3)
+    point = levenberg_marquardt(span, outcome.rows, patience, radius=radius, inner=Inner(20, 0.03))
     free_norms = activation.identifies_norm
     wide = target.feature_map.num_features * target.feature_map.input_dim
     double = target.feature_map.dtype == torch.float64 or wide <= _CHEAP_IN_DOUBLE
@@ -173,7 +176,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     labelled = norms_and_labels(samples, outputs, activation, target.knowledge.label_alphabet)
     return Proposal(
         samples=labelled.samples,
-        labels=labelled.labels if signs.determined or activation.parity != "none" else None,
+        labels=labelled.labels if signs.determined or activation.parity == "even" else None,
         stop=_reason(outcome, monitor),
         steps=monitor.steps,
         signs_determined=signs.determined,
@@ -203,16 +206,24 @@ def _polish(
         monitor.note(point.loss)
         return True
 
-    stages = [(torch.float32, Patience(12, 1e-7), Inner(20, 0.03), 1e-4, 1e-7, 1e-7)]
+    stages = [(torch.float32, Inner(20, 0.03), 1e-4, 1e-7, 1e-7)]
     if double:
-        stages.append((torch.float64, Patience(12, 1e-13), Inner(40, 0.01), 1e-6, 1e-12, 1e-13))
+        stages.append((torch.float64, Inner(40, 0.01), 1e-6, 1e-12, 1e-13))
     if samples.dtype == torch.float64:
         stages = stages[1:]
-    for dtype, patience, inner, damping, least, ridge in stages:
+    for dtype, inner, damping, least, ridge in stages:
         span = Span(problem.features.with_dtype(dtype), problem.target.displacement, ridge=ridge)
-        rows = samples.to(dtype)
+        # A step that does not halve the loss has met noise: of rounding, or of the weights themselves.
+        patience = Patience(12, 1e-7 if dtype == torch.float32 else 1e-13, window=1, fall=0.5)
         samples = levenberg_marquardt(
-            span, rows, patience, radius=radius, inner=inner, damping=damping, least_damping=least, watch=watch
+            span,
+            samples.to(dtype),
+            patience,
+            radius=radius,
+            inner=inner,
+            damping=damping,
+            least_damping=least,
+            watch=watch,
         ).samples
     return samples
 

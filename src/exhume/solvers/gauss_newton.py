@@ -20,7 +20,7 @@ _FIRST_RAISE = 4.0
 # Relative residual from which rejections are taken for the floating-point floor.
 _NEAR_FLOOR = 1e-5
 _REJECTIONS = 5
-_REJECTIONS_NEAR_FLOOR = 2
+_REJECTIONS_NEAR_FLOOR = 0
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def levenberg_marquardt(
 ) -> Point:
     """Minimises ||P Theta||^2 over the rows, every step tested.
 
-    The damping falls or rises smoothly with the share of the predicted fall that came true (Nielsen 1999). At the
-    floating-point floor no step can win: there a few rejections end the run.
+    The damping falls or rises smoothly with the share of the predicted fall that came true (Nielsen 1999). Near the
+    floating-point floor no step can win: there the first rejection ends the run.
 
     Args:
         watch: called after every accepted step; False ends the run.
