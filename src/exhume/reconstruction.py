@@ -23,6 +23,7 @@ class Stop(StrEnum):
 
     CONVERGED = "converged"
     REPRODUCED = "reproduced"
+    STRUCTURED = "structured"
     STARTS_SPENT = "starts_spent"
     STEP_LIMIT = "step_limit"
     PASS_LIMIT = "pass_limit"
@@ -40,6 +41,8 @@ class Stop(StrEnum):
         return {
             Stop.CONVERGED: "The loss fell below its tolerance.",
             Stop.REPRODUCED: "Independent starts reached the same minimum, above the floating-point floor.",
+            Stop.STRUCTURED: "Independent starts reached the same minimum, but its residual has structure: "
+            "there may be more samples than were looked for.",
             Stop.STARTS_SPENT: "No start reached a minimum that explains the weights.",
             Stop.STEP_LIMIT: "The step limit was reached before the loss fell below its tolerance.",
             Stop.PASS_LIMIT: "The budget of feature passes was spent before the loss fell below its tolerance.",

@@ -58,8 +58,9 @@ def choose_signs(span: Span, point: Point, activation: Activation) -> Signs:
     if kind in ("even", "odd"):
         word = "an even" if kind == "even" else "an odd"
         return Signs(point.samples, False, f"Signs: {activation.name} is {word} function, which hides them for good.")
-    if kind == "none":
-        return Signs(point.samples, True, f"Signs: {activation.name} fixes them by itself.")
+    free = {"linear": span.nuisance.linear, "constant": span.nuisance.constant}
+    if not free.get(kind, False):
+        return Signs(point.samples, True, "Signs: solved for together with the samples.")
     if kind == "linear":
         solved = _from_linear_part(span, point, activation)
     else:

@@ -12,7 +12,7 @@ import torch
 from exhume.activations import Activation
 from exhume.attacks.ambiguities import choose_signs, norms_and_labels, reflection
 from exhume.attacks.base import Attack, Problem, ProgressEvent, Proposal, count_unknowns
-from exhume.attacks.sample_count import estimate_samples
+from exhume.attacks.sample_count import DENSE_DIM, drop_while_solved, estimate_samples, visible_directions
 from exhume.attacks.search import STEPS_PER_START, Outcome, Search, SearchState
 from exhume.errors import InputError
 from exhume.nuisance import Nuisance
@@ -29,6 +29,8 @@ _EQUATIONS_LEFT = 1.05
 _CHEAP_IN_DOUBLE = 2**24
 _RIDGE = 1e-6
 _HERMITE_ZERO = 1e-6
+# How far the residual's eigenvalues must stand out from those of noise to be called structure.
+_STRUCTURE_MARGIN = 1.15
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,14 @@ class Exact(Attack):
         else:
             count = problem.num_samples
             outcome = monitor.search(monitor.span_for(count), count)
+            if outcome.found:
+                tried: list[list[float]] = []
+                count, outcome = drop_while_solved(monitor, count, outcome, tried, thorough=False)
+                evidence = {"residuals": tried} if tried else {}
         proposal = finish(problem, count, outcome, monitor)
+        if problem.num_samples is not None and count < problem.num_samples:
+            idle = f"Samples: {count} of the {problem.num_samples} looked for explain the weights; the rest was idle."
+            proposal = replace(proposal, notes=(*proposal.notes, idle))
         return replace(proposal, evidence=evidence | {"starts": outcome.starts})
 
 
@@ -177,7 +186,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     return Proposal(
         samples=labelled.samples,
         labels=labelled.labels if signs.determined or activation.parity == "even" else None,
-        stop=_reason(outcome, monitor),
+        stop=_reason(problem, samples, outcome, monitor),
         steps=monitor.steps,
         signs_determined=signs.determined,
         norms_determined=labelled.norms_determined,
@@ -228,12 +237,18 @@ def _polish(
     return samples
 
 
-def _reason(outcome: Outcome, monitor: Monitor) -> Stop:
+def _reason(problem: Problem, samples: torch.Tensor, outcome: Outcome, monitor: Monitor) -> Stop:
+    """Why it ended. A minimum that was reached twice is only trusted if nothing but noise is left over."""
     if outcome.found:
         return Stop.CONVERGED
-    if outcome.reproduced:
-        return Stop.REPRODUCED
-    return monitor.ended or Stop.STARTS_SPENT
+    if not outcome.reproduced:
+        return monitor.ended or Stop.STARTS_SPENT
+    span = Span(problem.features.with_dtype(samples.dtype), problem.target.displacement)
+    if span.features.input_dim <= DENSE_DIM:
+        left = span.at(samples).residual
+        if visible_directions(span, left, problem.generator, margin=_STRUCTURE_MARGIN):
+            return Stop.STRUCTURED
+    return Stop.REPRODUCED
 
 
 def _choices(span: Span, activation: Activation, double: bool) -> str:

@@ -16,13 +16,15 @@ from exhume.attacks.search import FOUND, Outcome, Search, drop_rows
 from exhume.attacks.spectral import moment_spectrum, strongest_output
 from exhume.features import RowFeatureMap
 from exhume.solvers import Patience, levenberg_marquardt
-from exhume.span import Span
+from exhume.span import Point, Span
 
 if TYPE_CHECKING:
     from exhume.attacks.base import Problem
     from exhume.attacks.exact import Monitor
 
-_DENSE_DIM = 1024  # up to which all eigenvalues are looked at
+DENSE_DIM = 1024  # up to which all eigenvalues are looked at
+_IDLE_SHARE = 1e-3  # relative residual that a row must be worth
+_TWIN_COSINE = 0.95
 _NULL_DRAWS = 3
 _FIRST_GUESS = 4  # where the spectrum is not looked at
 _GROWTH = 1.4
@@ -39,7 +41,10 @@ def estimate_samples(problem: Problem, monitor: Monitor) -> tuple[int, Outcome, 
     """
     target = problem.target
     cap = max(1, int(target.num_parameters / (_LEAST_RATIO * target.feature_map.input_dim)))
-    visible = visible_directions(monitor.span_for(1), problem.generator)
+    visible = _FIRST_GUESS
+    if target.feature_map.input_dim <= DENSE_DIM:
+        span = monitor.span_for(1)
+        visible = max(1, visible_directions(span, span.without_nuisance(), problem.generator))
     rows = min(cap, math.ceil(1.5 * visible) + 2)
     tried: list[list[float]] = []
     evidence: dict[str, Any] = {"spectrum": visible, "residuals": tried}
@@ -52,22 +57,31 @@ def estimate_samples(problem: Problem, monitor: Monitor) -> tuple[int, Outcome, 
         rows = min(cap, math.ceil(_GROWTH * rows))
     if not outcome.found:
         return rows, outcome, evidence
-    return *_drop_while_solved(monitor, rows, outcome, tried, problem.generator), evidence
+    return *drop_while_solved(monitor, rows, outcome, tried, thorough=True), evidence
 
 
-def _drop_while_solved(
-    monitor: Monitor, rows: int, outcome: Outcome, tried: list[list[float]], generator: torch.Generator
+def drop_while_solved(
+    monitor: Monitor, rows: int, outcome: Outcome, tried: list[list[float]], *, thorough: bool
 ) -> tuple[int, Outcome]:
-    """Drops the least useful row as long as the rest still solves the equation."""
+    """Drops the least useful row as long as the rest still solves the equation.
+
+    Args:
+        tried: gets a [rows, relative residual] for every attempt.
+        thorough: try every row; otherwise only rows that look idle, or like two for one sample, are tried.
+    """
+    generator = monitor.problem.generator
     while rows > 1 and not monitor.ended:
+        point = monitor.span_for(rows).at(outcome.rows)
+        twins = _has_twins(point)
+        if not (thorough or twins or _has_idle_row(point)):
+            break
         fewer = rows - 1
         span = monitor.span_for(fewer)
         search = Search(span, fewer, spectral=True, max_starts=1, keep_going=lambda state, residual: False)
-        kept = drop_rows(monitor.span_for(rows).at(outcome.rows), fewer)
-        point = levenberg_marquardt(span, kept, _DROP, radius=search.radius, damping=1e-3)
+        point = levenberg_marquardt(span, drop_rows(point, fewer), _DROP, radius=search.radius, damping=1e-3)
         point = search.rounds(point, generator, tries=2)
         solved = Outcome(point.rows, math.sqrt(point.loss) < FOUND, False, outcome.starts, outcome.steps)
-        if not solved.found:  # a fresh search has the last word: the rows may have shared samples among them
+        if not solved.found and (thorough or twins):  # rows may share samples among them: a fresh search decides
             solved = monitor.search(span, fewer, max_starts=2, steps_per_start=150)
         tried.append([fewer, math.sqrt(span.at(solved.rows).loss)])
         if not solved.found:
@@ -76,17 +90,34 @@ def _drop_while_solved(
     return rows, outcome
 
 
-def visible_directions(span: Span, generator: torch.Generator) -> int:
-    """How many second-moment eigenvalues stand out from those of shuffled weights: a lower guess of n."""
+def _has_idle_row(point: Point) -> bool:
+    """Whether some row is hardly worth anything: dropping it would leave almost no residual."""
+    inverse = torch.cholesky_inverse(point.gram_factor)
+    worth = point.coefficients.double().square().sum(1) / inverse.diagonal()
+    return bool((worth / worth.sum()).sqrt().min() < _IDLE_SHARE)
+
+
+def _has_twins(point: Point) -> bool:
+    """Whether two rows nearly coincide up to sign, and may be sharing one sample."""
+    unit = torch.nn.functional.normalize(point.samples.double(), dim=1)
+    return bool((unit @ unit.T).abs().fill_diagonal_(0).max() > _TWIN_COSINE)
+
+
+def visible_directions(span: Span, rows: torch.Tensor, generator: torch.Generator, margin: float = 1.0) -> int:
+    """How many second-moment eigenvalues of rows (k, p) stand out from those of their shuffled entries.
+
+    Of Theta without its nuisance: a lower guess of n. Of a residual: whether there is anything but noise in it.
+
+    Args:
+        margin: by how much they must stand out.
+    """
     features = span.features
     assert isinstance(features, RowFeatureMap)
-    if features.input_dim > _DENSE_DIM:
-        return _FIRST_GUESS
-    weights = strongest_output(span.without_nuisance())
+    weights = strongest_output(rows)
 
     def sizes(values: torch.Tensor) -> torch.Tensor:
         return moment_spectrum(features, values)[0].abs()
 
     shuffled = (weights[torch.randperm(weights.numel(), generator=generator)] for _ in range(_NULL_DRAWS))
     chance = max(float(sizes(values).max()) for values in shuffled)
-    return max(1, int((sizes(weights) > chance).sum()))
+    return int((sizes(weights) > margin * chance).sum())
