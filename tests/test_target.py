@@ -26,6 +26,12 @@ def test_round_trip(features, tmp_path):
     assert torch.equal(again.feature_map.forward(torch.ones(1, 12)), features.forward(torch.ones(1, 12)))
 
 
+def test_knowledge_about_labels_is_their_number_and_alphabet():
+    assert Knowledge.about(torch.tensor([1.0, -1, 1])) == Knowledge(num_samples=3, label_alphabet="signs")
+    assert Knowledge.about(torch.tensor([1.0, -0.5])) == Knowledge(num_samples=2)
+    assert Knowledge.about(torch.eye(3)) == Knowledge(num_samples=3, label_alphabet="one-hot")
+
+
 def test_nan_and_infinite_weights_are_counted_and_refused(features):
     weights = torch.ones(50)
     weights[3], weights[7] = float("nan"), float("inf")

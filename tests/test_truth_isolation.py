@@ -21,7 +21,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize("method", sorted(ATTACKS))
 def test_reconstruction_is_bit_identical_without_the_truth(folder, method):
     def attack():
-        result = reconstruct(folder.load_target(), method=method, max_passes=100)
+        result = reconstruct(folder.load_target(), method=method, max_passes=1000)
         result.save(folder.attack(method))
         return read_tensors(folder.attack(method) / "reconstruction.safetensors")
 

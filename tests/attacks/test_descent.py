@@ -10,14 +10,14 @@ from exhume import data
 from exhume.attacks.descent import paper_step_size
 from exhume.features import GaussianMatrix, RandomFeatureMap
 from exhume.randomness import generator_for
-from exhume.target import Target
+from exhume.target import Knowledge, Target
 
 
 def problem(dim, samples, ratio, **victim):
     training = data.load("sphere", dim=dim, samples=samples, seed=0)
     width = ratio * dim * samples
     fitted = exhume.RandomFeatures(num_features=width, **victim).fit(training.inputs, training.labels)
-    return training, fitted.target()
+    return training, fitted.target(knowledge=Knowledge.about(training.labels))
 
 
 def oracle(target, samples, steps, *, step_size, momentum, inactive_slope):

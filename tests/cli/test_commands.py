@@ -22,6 +22,16 @@ def test_train_attack_score(small_run, exhume_json):
     assert json.loads((small_run / "descent" / "score.json").read_text()) == scored
 
 
+def test_default_attack_is_exact_and_can_count_the_samples(small_run, exhume_json):
+    code, attacked = exhume_json("attack", small_run, "--num-samples", "auto")
+    assert (code, attacked["method"], attacked["num_samples"]) == (0, "exact", 2)
+    assert attacked["certificate"]["verdict"] == "exact"
+    assert attacked["evidence"]["residuals"][-1][0] == 1
+    code, scored = exhume_json("score", small_run)
+    assert scored["error"] < 1e-5
+    assert scored["recovered"] == 2
+
+
 def test_attack_that_does_not_converge_exits_with_1_and_says_why(small_run, exhume_command):
     code, out, _ = exhume_command("attack", small_run, "--method", "descent", "--option", "max-steps=3")
     assert code == 1
@@ -122,7 +132,7 @@ def test_damaged_weights_are_refused_and_nothing_is_written(small_run, exhume_co
         code, _, err = exhume_command("attack", small_run)
         assert code == 2
         assert "victim.safetensors" in err
-    assert not (small_run / "descent").exists()
+    assert not (small_run / "exact").exists()
 
 
 def test_unwritable_folder_is_a_clear_error(exhume_command, tmp_path):

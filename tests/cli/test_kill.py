@@ -12,8 +12,11 @@ import torch
 
 from exhume.files import read_tensors
 
-# One row an attack: options that make it run for several seconds on a small victim.
-ATTACKS = {"descent": ("--option", "max_steps=6000", "--option", "tolerance=0")}
+# One row an attack: options that make it run for a few seconds on a victim too narrow to be solved.
+ATTACKS = {
+    "descent": ("--option", "max_steps=1500", "--option", "tolerance=0"),
+    "exact": ("--option", "max_starts=1"),
+}
 
 
 def command(folder, method, *more):
@@ -22,7 +25,9 @@ def command(folder, method, *more):
 
 
 @pytest.mark.parametrize("method", sorted(ATTACKS))
-def test_killed_attack_resumes_to_the_same_answer(small_run, method):
+def test_killed_attack_resumes_to_the_same_answer(exhume_command, tmp_path, method):
+    small_run = tmp_path / "run"
+    exhume_command("train", "rf", "--dim", 30, "--samples", 20, "--ratio", 1.2, "--out", small_run)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 
     def finish(*more):

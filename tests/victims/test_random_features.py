@@ -6,6 +6,7 @@ import torch
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from exhume.errors import InputError
+from exhume.target import Knowledge
 from exhume.victims import RandomFeatures
 
 
@@ -84,14 +85,12 @@ def test_weights_do_not_depend_on_the_memory_budget(problem):
     assert torch.equal(kept.theta_, regenerated.theta_)
 
 
-def test_target_is_the_public_part_with_the_declared_knowledge(problem):
+def test_target_is_the_public_part_and_knows_nothing_unless_told(problem):
     inputs, labels = problem
-    target = RandomFeatures(num_features=50).fit(inputs, labels.sign()).target()
-    assert target.knowledge.num_samples == 8
-    assert target.knowledge.label_alphabet == "signs"
-    assert RandomFeatures(num_features=50).fit(inputs, labels).target().knowledge.label_alphabet is None
-    one_hot = torch.eye(2).repeat(4, 1)
-    assert RandomFeatures(num_features=50).fit(inputs, one_hot).target().knowledge.label_alphabet == "one-hot"
+    victim = RandomFeatures(num_features=50).fit(inputs, labels)
+    assert torch.equal(victim.target().displacement, victim.theta_)
+    assert victim.target().knowledge == Knowledge()
+    assert victim.target(knowledge=Knowledge(num_samples=8)).knowledge.num_samples == 8
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ class Monitor:
             max_starts=max_starts or self._attack.max_starts,
             steps_per_start=steps_per_start,
             keep_going=self._keep_going,
+            within_budget=self.within_budget,
         )
         return search.run(self._resumed() or search.begin(self.problem.generator))
 
@@ -121,10 +122,14 @@ class Monitor:
         problem.progress(ProgressEvent(done, total, residual**2, problem.features.ledger.passes))
         problem.checkpoint.save_if_due(lambda: self._saved(state))
         self.steps += 1
-        if problem.out_of_passes():
-            self.ended = Stop.PASS_LIMIT
+        return self.within_budget()
+
+    def within_budget(self) -> bool:
+        """Whether passes and time are left; notes which of them ran out."""
         limit = self._attack.max_seconds
-        if limit is not None and time.monotonic() - self._started > limit:
+        if self.problem.out_of_passes():
+            self.ended = Stop.PASS_LIMIT
+        elif limit is not None and time.monotonic() - self._started > limit:
             self.ended = Stop.TIME_LIMIT
         return self.ended is None
 
@@ -168,7 +173,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     radius = math.sqrt(target.feature_map.input_dim)
     span = working_span(problem, count)
     # Found rows are near enough to read the signs off; others are taken to the bottom of their minimum first.
-    patience = Patience(0 if outcome.found else 8, window=3)
+    patience = Patience(0 if outcome.found or monitor.ended else 8, window=3)
     point = levenberg_marquardt(span, outcome.rows, patience, radius=radius, inner=Inner(20, 0.03))
     free_norms = activation.identifies_norm
     wide = target.feature_map.num_features * target.feature_map.input_dim

@@ -107,6 +107,7 @@ class Search:
         spectral: whether second moments know the samples (not for odd activations).
         max_starts, steps_per_start: how long to look.
         keep_going: asked before every stochastic step with the state and the last subset residual.
+        within_budget: asked after every full step; False ends the search as soon as possible.
     """
 
     def __init__(
@@ -118,10 +119,11 @@ class Search:
         max_starts: int,
         steps_per_start: int = STEPS_PER_START,
         keep_going: Callable[[SearchState, float], bool],
+        within_budget: Callable[[], bool] = lambda: True,
     ) -> None:
         assert isinstance(span.features, RowFeatureMap)
         self.span, self.count, self._spectral, self._max_starts = span, count, spectral, max_starts
-        self._keep_going, self._steps_per_start = keep_going, steps_per_start
+        self._keep_going, self._within_budget, self._steps_per_start = keep_going, within_budget, steps_per_start
         self._features = span.features
         width, dim = span.features.num_features, span.features.input_dim
         self.radius = math.sqrt(dim)
@@ -189,7 +191,7 @@ class Search:
 
     def _try_to_finish(self, state: SearchState) -> Point:
         """Full Levenberg-Marquardt and rounds from here; the state goes on from what they reach."""
-        point = levenberg_marquardt(self.span, state.rows, _FIRST_TRY, radius=self.radius)
+        point = self._solve(state.rows, _FIRST_TRY)
         point = self.rounds(point, state.generator)
         if state.best is None or point.loss < state.best[0]:
             state.best = (point.loss, point.rows)
@@ -200,17 +202,23 @@ class Search:
         """Adds rows from the residual's spectrum, solves, drops to `count`, solves; while it helps."""
         extra = max(3, self.count // 8)
         for _ in range(tries):
-            if math.sqrt(point.loss) < FOUND:
+            if math.sqrt(point.loss) < FOUND or not self._within_budget():
                 break
             more = spectral_rows(self._features, point.residual, extra, generator)
             rows = torch.cat([point.samples, more, point.rows[point.num_samples :]])
             patience = Patience(12, min(3e-4, 0.03 * math.sqrt(point.loss)), window=5)
-            wider = levenberg_marquardt(self.span, rows, patience, radius=self.radius)
-            again = levenberg_marquardt(self.span, drop_rows(wider, self.count), _FIRST_TRY, radius=self.radius)
+            wider = self._solve(rows, patience)
+            again = self._solve(drop_rows(wider, self.count), _FIRST_TRY)
             if not again.loss < 0.9 * point.loss:
                 break
             point = again
         return point
+
+    def _solve(self, rows: torch.Tensor, patience: Patience) -> Point:
+        """Levenberg-Marquardt on all coordinates."""
+        return levenberg_marquardt(
+            self.span, rows, patience, radius=self.radius, watch=lambda point: self._within_budget()
+        )
 
     def _restart(self, state: SearchState) -> bool:
         if state.start >= self._max_starts:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from exhume import attacks
-from exhume.cli.options import parse_pairs
+from exhume.cli.options import parse_pairs, whole
 from exhume.cli.render import Json, progress_of, show
-from exhume.reconstruction import Reconstruction, Stop
+from exhume.reconstruction import Reconstruction
 from exhume.runs import RunFolder
 
 
@@ -18,7 +19,8 @@ def attack(
     run: Annotated[Path, typer.Argument(help="Run folder made by `exhume train`.")],
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(sorted(attacks.ATTACKS))}.")] = attacks.DEFAULT,
     num_samples: Annotated[
-        int | None, typer.Option(help="How many samples to look for; by default what victim.json says.")
+        str | None,
+        typer.Option(help="How many samples to look for, or auto to estimate it; by default what victim.json says."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the attack's own randomness.")] = 0,
     budget_passes: Annotated[float, typer.Option(help="Stop after this many feature passes.")] = float("inf"),
@@ -37,15 +39,18 @@ def attack(
 
     Exit code 1 if the attack did not converge.
 
-    Example: exhume attack runs/a --method descent --seed 1 --option max_steps=5000
+    Example: exhume attack runs/a --method exact --seed 1
     """
     folder = RunFolder(run)
     chosen = attacks.build(method, parse_pairs(option))
     target = folder.load_target(memory_budget=memory_budget, device=device)
+    count = None if num_samples in (None, "auto") else whole(str(num_samples))
+    if num_samples == "auto":
+        target = replace(target, knowledge=target.knowledge.model_copy(update={"num_samples": None}))
     with progress_of(method) as report:
         result = chosen(
             target,
-            num_samples=num_samples,
+            num_samples=count,
             seed=seed,
             max_passes=budget_passes,
             allow_underdetermined=allow_underdetermined,
@@ -55,7 +60,7 @@ def attack(
         )
     finish(folder, result)
     show(result.summary(), {"folder": str(folder.attack(method)), **_brief(result)}, json)
-    if result.stop is not Stop.CONVERGED:
+    if not result.stop.trusted:
         raise typer.Exit(1)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from exhume import attacks, data
+from exhume import attacks, data, files
 from exhume.cli.attack import finish
 from exhume.cli.render import Json, progress_of, show
 from exhume.cli.score import score_run
@@ -17,7 +17,7 @@ from exhume.runs import RunFolder
 from exhume.victims import RandomFeatures
 
 SAMPLES = 20
-RATIO = 20
+RATIO = 5
 
 
 def demo(
@@ -41,13 +41,14 @@ def demo(
     finish(folder, result)
     value, scored = score_run(folder, result.method)
     law = forecast(width, training.input_dim, training.num_samples)
-    gallery = folder.attack(result.method) / "gallery.png"
+    gallery = out / "gallery.png"
+    files.write_bytes(gallery, (folder.attack(result.method) / "gallery.png").read_bytes())
     text = [
         f"A model with {width} weights was trained on {SAMPLES} digits of 8 x 8 pixels.",
         f"Forecast: {law.sentence}",
         result.summary(),
         scored,
         "",
-        f"Recovered {value['recovered_up_to_sign']} of {SAMPLES} training images. Look at {gallery}",
+        f"Recovered {value['recovered']} of {SAMPLES} training images. Look at {gallery}",
     ]
     show("\n".join(text), {**value, "gallery": str(gallery)}, json)

@@ -6,20 +6,9 @@ from typing import Annotated
 
 import typer
 
+from exhume.cli.options import whole
 from exhume.cli.render import Json, show
-from exhume.errors import InputError
 from exhume.law import forecast
-
-
-def whole(text: str) -> int:
-    """A whole number, written 3000000 or 3e6."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if not number.is_integer():
-        raise InputError(f"{text!r} is not a whole number; write for instance 3000000 or 3e6")
-    return int(number)
 
 
 def law(

@@ -1,4 +1,4 @@
-"""Options written as name=value: shared by the commands that pass them on to a data set or an attack."""
+"""What several commands parse alike: whole numbers, and options written as name=value."""
 
 from __future__ import annotations
 
@@ -20,3 +20,14 @@ def parse_pairs(pairs: list[str] | None) -> dict[str, Any]:
         except ValueError:
             options[name.replace("-", "_")] = text
     return options
+
+
+def whole(text: str) -> int:
+    """A whole number, written 3000000 or 3e6."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not number.is_integer():
+        raise InputError(f"{text!r} is not a whole number; write for instance 3000000 or 3e6")
+    return int(number)
