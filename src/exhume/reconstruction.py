@@ -93,8 +93,7 @@ class Reconstruction:
         lines = [
             f"{self.method}: {self.samples.shape[0]} samples of dimension {self.samples.shape[1]}, "
             f"verdict {certificate.verdict}",
-            f"  {certificate.reason}",
-            f"  {self.stop.sentence}",
+            *dict.fromkeys((f"  {certificate.reason}", f"  {self.stop.sentence}")),
             f"  {self.steps} steps, {self.passes:.0f} feature passes, {self.seconds:.1f} s",
             f"  {certificate.equations} equations for {certificate.unknowns} unknowns, "
             f"relative residual {certificate.residual:.2e} (rounding alone: {certificate.floor:.1e})",

@@ -73,7 +73,7 @@ def test_arrays_and_every_loss_can_be_trained_on(exhume_json, tmp_path):
     for loss in ("square", "logistic"):
         code, value = exhume_json(
             *("train", "rf", "--data", "arrays", "--data-option", f"path={tmp_path / 'own.npz'}"),
-            *("--features", 100, "--loss", loss, "--out", tmp_path / loss),
+            *("--features", 100, "--loss", loss, "--max-steps", 1000, "--out", tmp_path / loss),
         )
         assert code == 0
         assert (value["num_samples"], value["input_dim"], value["num_features"]) == (4, 6, 100)

@@ -54,7 +54,9 @@ class Checkpoint:
                 f"{self.path} belongs to another run (other weights, seed, method or options); "
                 "repeat that run's settings, or leave out --resume to start anew"
             )
-        return files.read_tensors(self.path), json.loads(metadata["numbers"])
+        # Copies: BLAS may round differently on memory that is aligned differently, and a file is mapped as it comes.
+        tensors = {name: tensor.clone() for name, tensor in files.read_tensors(self.path).items()}
+        return tensors, json.loads(metadata["numbers"])
 
     def save_if_due(self, state: Callable[[], tuple[Mapping[str, torch.Tensor], Mapping[str, Any]]]) -> None:
         """Saves the state if the last save is long enough ago."""

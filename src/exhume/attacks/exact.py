@@ -114,12 +114,12 @@ class Monitor:
         for name, value in (("step", self.steps), ("loss", loss), ("passes", passes)):
             self.history[name].append(float(value))
 
-    def _keep_going(self, state: SearchState, residual: float) -> bool:
-        problem = self.problem
-        self.note(residual**2)
+    def _keep_going(self, state: SearchState) -> bool:
+        problem, loss = self.problem, state.residual**2
+        self.note(loss)
         total = self._attack.max_starts * STEPS_PER_START
         done = (state.start - 1) * STEPS_PER_START + state.step
-        problem.progress(ProgressEvent(done, total, residual**2, problem.features.ledger.passes))
+        problem.progress(ProgressEvent(done, total, loss, problem.features.ledger.passes))
         problem.checkpoint.save_if_due(lambda: self._saved(state))
         self.steps += 1
         return self.within_budget()

@@ -43,6 +43,7 @@ class SearchState:
     step: int = 0
     wait: int = 0
     tight: bool = False
+    residual: float = 1.0
     recent: list[float] = field(default_factory=list)
     last_try: float = math.inf
     minima: list[tuple[float, torch.Tensor]] = field(default_factory=list)
@@ -52,14 +53,15 @@ class SearchState:
         """Tensors and numbers for a checkpoint."""
         tensors = {"rows": self.rows, "generator": self.generator.get_state()}
         for index, (_, rows) in enumerate(self.minima):
-            tensors[f"minimum.{index}"] = rows
+            tensors[f"minimum.{index}"] = rows.clone()
         if self.best is not None:
-            tensors["best"] = self.best[1]
+            tensors["best"] = self.best[1].clone()  # it may be the rows themselves, and safetensors shares nothing
         numbers = {
             "start": self.start,
             "step": self.step,
             "wait": self.wait,
             "tight": self.tight,
+            "residual": self.residual,
             "recent": self.recent[-_RECENT:],
             "last_try": self.last_try if math.isfinite(self.last_try) else None,
             "minima": [loss for loss, _ in self.minima],
@@ -80,6 +82,7 @@ class SearchState:
             step=numbers["step"],
             wait=numbers["wait"],
             tight=numbers["tight"],
+            residual=numbers["residual"],
             recent=list(numbers["recent"]),
             last_try=math.inf if numbers["last_try"] is None else numbers["last_try"],
             minima=minima,
@@ -106,7 +109,7 @@ class Search:
         count: how many samples.
         spectral: whether second moments know the samples (not for odd activations).
         max_starts, steps_per_start: how long to look.
-        keep_going: asked before every stochastic step with the state and the last subset residual.
+        keep_going: asked before every stochastic step.
         within_budget: asked after every full step; False ends the search as soon as possible.
     """
 
@@ -118,7 +121,7 @@ class Search:
         spectral: bool,
         max_starts: int,
         steps_per_start: int = STEPS_PER_START,
-        keep_going: Callable[[SearchState, float], bool],
+        keep_going: Callable[[SearchState], bool],
         within_budget: Callable[[], bool] = lambda: True,
     ) -> None:
         assert isinstance(span.features, RowFeatureMap)
@@ -145,9 +148,9 @@ class Search:
 
     def run(self, state: SearchState) -> Outcome:
         """Searches until the residual collapses, a minimum is reached twice, or the starts are spent."""
-        residual, reproduced = 1.0, False
-        while self._keep_going(state, residual):
-            residual = self._stochastic_step(state)
+        reproduced = False
+        while self._keep_going(state):
+            self._stochastic_step(state)
             if state.step % self._check_every:
                 continue
             typical = sorted(state.recent[-_RECENT:])[len(state.recent[-_RECENT:]) // 2]
@@ -167,17 +170,16 @@ class Search:
         rows = state.best[1] if state.best else state.rows
         return Outcome(rows, False, reproduced, state.start, state.step)
 
-    def _stochastic_step(self, state: SearchState) -> float:
-        """One Gauss-Newton step on a fresh subset of coordinates; returns the relative residual there."""
+    def _stochastic_step(self, state: SearchState) -> None:
+        """One Gauss-Newton step on a fresh subset of coordinates."""
         part = self.span.subset(self._draw(state.generator))
         point = part.at(state.rows)
         inner = Inner(self._inner.max_steps, min(self._inner.tolerance, 0.1)) if state.tight else self._inner
         step, _ = gauss_newton_step(part, point, DAMPING, inner, self.radius)
         state.rows = move(part, point, step, self.radius)
         state.step += 1
-        residual = math.sqrt(point.loss)
-        state.recent.append(residual)
-        return residual
+        state.residual = math.sqrt(point.loss)
+        state.recent.append(state.residual)
 
     def _draw(self, generator: torch.Generator) -> slice | torch.Tensor:
         """A random subset: indices where gathering is cheap, else a window, which is read in place."""

@@ -52,7 +52,7 @@ def spectral_rows(
                 basis = torch.linalg.qr(image)[0]
         values, inner = torch.linalg.eigh(basis.T @ image)
         vectors = basis @ inner
-    strongest = vectors[:, values.abs().argsort(descending=True)[:count]].T
+    strongest = vectors[:, values.abs().argsort(descending=True)[:count]].T.contiguous()
     missing = count - strongest.shape[0]
     if missing > 0:
         strongest = torch.cat([strongest, random_rows(missing, dim, generator, features)])

@@ -41,6 +41,7 @@ def random_features(
     activation: Annotated[str, typer.Option(help="Activation of the features.")] = "relu",
     loss: Annotated[str, typer.Option(help="square or logistic.")] = "square",
     ridge: Annotated[float, typer.Option(help="Ridge penalty, lambda of the paper's (168).")] = 0.0,
+    max_steps: Annotated[int, typer.Option(help="Steps of gradient descent (logistic loss).")] = 1_000_000,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     seed: Annotated[int, typer.Option(help="Seed of the features, and of the data where they are drawn.")] = 0,
     memory_budget: Annotated[str, typer.Option(help="Memory for the random features matrix.")] = "4GB",
@@ -61,6 +62,7 @@ def random_features(
         activation=activation,
         loss=loss,  # type: ignore[arg-type]  # checked by fit
         ridge=ridge,
+        max_steps=max_steps,
         seed=seed,
         dtype=dtype,
         memory_budget=memory_budget,
