@@ -4,7 +4,17 @@ import importlib
 import subprocess
 import sys
 
-BENCHES = ("step_cost", "memory", "certificate", "paper_curve")
+BENCHES = (
+    "step_cost",
+    "memory",
+    "sample_count",
+    "activations",
+    "released_weights",
+    "certificate",
+    "cifar10",
+    "success_curve",
+    "paper_curve",
+)
 
 
 def main(chosen: list[str]) -> None:

@@ -2,12 +2,11 @@
 
 import itertools
 import sys
-from concurrent.futures import ProcessPoolExecutor
 
 import torch
 
 import exhume
-from exhume import data
+from benches.problems import side_by_side, sphere_problem, table
 from exhume.randomness import generator_for
 
 DIM, SAMPLES = 20, 10
@@ -19,13 +18,10 @@ CASES = [
 ]
 
 
-def run(case: tuple[float, float, int, int]) -> dict[str, object]:
+def run(case: tuple[float, float, int, int]) -> tuple[str, float | None, float]:
     """One problem: the verdict, the predicted and the true error (signed, missing samples counted with 1)."""
-    torch.set_num_threads(1)
     ratio, noise, more, seed = case
-    training = data.load("sphere", dim=DIM, samples=SAMPLES, seed=1000 + seed)
-    width = round(ratio * DIM * SAMPLES)
-    victim = exhume.RandomFeatures(num_features=width, seed=1000 + seed).fit(training.inputs, training.labels)
+    training, victim = sphere_problem(DIM, SAMPLES, ratio, 1000 + seed)
     theta = victim.theta_
     wobble = torch.randn(theta.shape, generator=generator_for(seed, "noise on theta"))
     noisy = theta + noise * theta.norm() * wobble / wobble.norm()
@@ -34,26 +30,19 @@ def run(case: tuple[float, float, int, int]) -> dict[str, object]:
     judged = exhume.score(result, training.inputs)
     certificate = result.certificate
     print(case, certificate.verdict, certificate.predicted_error, judged.error, result.stop.value, file=sys.stderr)
-    return {
-        "case": case,
-        "verdict": certificate.verdict,
-        "predicted": certificate.predicted_error,
-        "true": judged.error,
-    }
+    return certificate.verdict, certificate.predicted_error, judged.error
 
 
 def main() -> None:
-    with ProcessPoolExecutor(2) as pool:
-        rows = list(pool.map(run, CASES))
-    print("| p/dn | noise | rows - n | verdict | predicted error | true error |\n|---|---|---|---|---|---|")
-    for row in rows:
-        ratio, noise, more, _ = row["case"]  # type: ignore[misc]
-        predicted = "-" if row["predicted"] is None else f"{row['predicted']:.1e}"
-        print(f"| {ratio} | {noise} | {more:+d} | {row['verdict']} | {predicted} | {row['true']:.1e} |")
-    wrong = [row for row in rows if row["verdict"] == "exact" and row["true"] > 1e-3]  # type: ignore[operator]
-    judged = [row for row in rows if row["verdict"] != "failed"]
-    near = [row for row in judged if 1 / 3 <= row["predicted"] / row["true"] <= 3]  # type: ignore[operator]
-    print(f"\n{len(rows)} problems; called exact with a true error above 1e-3: {len(wrong)}")
-    print(
-        f"called exact or approximate: {len(judged)}; predicted error within a factor of 3 of the true one: {len(near)}"
-    )
+    results = side_by_side(run, CASES)
+    rows = []
+    for (ratio, noise, more, _), (verdict, predicted, true) in zip(CASES, results, strict=True):
+        rows.append(
+            (ratio, noise, f"{more:+d}", verdict, "-" if predicted is None else f"{predicted:.1e}", f"{true:.1e}")
+        )
+    table(("p/dn", "noise", "rows - n", "verdict", "predicted error", "true error"), rows)
+    wrong = sum(verdict == "exact" and true > 1e-3 for verdict, _, true in results)
+    ratios = [predicted / true for verdict, predicted, true in results if verdict != "failed" and predicted]
+    near = sum(1 / 3 <= ratio <= 3 for ratio in ratios)
+    print(f"\n{len(results)} problems; called exact with a true error above 1e-3: {wrong}")
+    print(f"called exact or approximate: {len(ratios)}; predicted error within a factor of 3 of the true one: {near}")

@@ -2,35 +2,28 @@
 
 import statistics
 import sys
-from concurrent.futures import ProcessPoolExecutor
-
-import torch
 
 import exhume
-from exhume import data
+from benches.problems import side_by_side, sphere_problem, table
 
 DIM, SAMPLES, SEEDS = 30, 20, 5
 
 
-def run(case: tuple[int, int]) -> tuple[float, int, float]:
+def run(case: tuple[int, int]) -> tuple[int, float, int, float]:
     """Error up to sign, steps and seconds of one descent."""
-    torch.set_num_threads(1)
     ratio, seed = case
-    training = data.load("sphere", dim=DIM, samples=SAMPLES, seed=seed)
-    victim = exhume.RandomFeatures(num_features=ratio * DIM * SAMPLES, seed=seed).fit(training.inputs, training.labels)
-    result = exhume.reconstruct(victim.target(), method="descent", seed=seed)
-    judged = exhume.score(result, training.inputs)
-    print(f"p = {ratio}dn, seed {seed}: {judged.error_up_to_sign:.4f} after {result.steps} steps", file=sys.stderr)
-    return judged.error_up_to_sign, result.steps, result.seconds
+    training, victim = sphere_problem(DIM, SAMPLES, ratio, seed)
+    result = exhume.reconstruct(victim.target(), num_samples=SAMPLES, method="descent", seed=seed)
+    error = exhume.score(result, training.inputs).error_up_to_sign
+    print(f"p = {ratio}dn, seed {seed}: {error:.4f} after {result.steps} steps", file=sys.stderr, flush=True)
+    return ratio, error, result.steps, result.seconds
 
 
 def main() -> None:
-    print("| p/dn | median error up to sign | all | steps | seconds |\n|---|---|---|---|---|")
-    with ProcessPoolExecutor(2) as pool:
-        for ratio in (2, 20):
-            errors, steps, seconds = zip(*pool.map(run, [(ratio, seed) for seed in range(SEEDS)]), strict=True)
-            listed = " ".join(f"{error:.3f}" for error in errors)
-            print(
-                f"| {ratio} | {statistics.median(errors):.3f} | {listed} | {max(steps)} | {max(seconds):.0f} |",
-                flush=True,
-            )
+    results = side_by_side(run, [(ratio, seed) for ratio in (2, 20) for seed in range(SEEDS)])
+    rows = []
+    for ratio in (2, 20):
+        errors, steps, seconds = zip(*(row[1:] for row in results if row[0] == ratio), strict=True)
+        listed = " ".join(f"{error:.3f}" for error in errors)
+        rows.append((ratio, f"{statistics.median(errors):.3f}", listed, max(steps), f"{max(seconds):.0f}"))
+    table(("p/dn", "median error up to sign", "all", "most steps", "most seconds"), rows)

@@ -1,0 +1,46 @@
+"""Problems and tables that several benches share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import exhume
+from exhume import data
+from exhume.data import Dataset
+
+FIGURES = Path("figs")
+
+
+def sphere_problem(
+    dim: int, samples: int, ratio: float, seed: int, **victim: Any
+) -> tuple[Dataset, exhume.RandomFeatures]:
+    """A sphere data set and random features with p = ratio d n trained on it."""
+    training = data.load("sphere", dim=dim, samples=samples, seed=seed)
+    width = round(ratio * dim * samples)
+    return training, exhume.RandomFeatures(num_features=width, seed=seed, **victim).fit(
+        training.inputs, training.labels
+    )
+
+
+def signed_error(result: exhume.Reconstruction, training: Dataset) -> float:
+    """The error that the method claims: signed where signs are determined, else up to sign."""
+    judged = exhume.score(result, training.inputs)
+    return judged.error if result.signs_determined else judged.error_up_to_sign
+
+
+def side_by_side(run: Callable[[Any], Any], cases: Iterable[Any]) -> list[Any]:
+    """Runs cases in two processes of one thread each, in order."""
+    with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        return list(pool.map(run, cases))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints a table in Markdown."""
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for row in rows:
+        print(f"| {' | '.join(str(cell) for cell in row)} |", flush=True)
