@@ -28,7 +28,8 @@ _SOLVER_PRECISION = 1e-13
 # Random probes of the inverse: enough that probes x dimensions average the noise of the estimate out.
 _PROBE_COORDINATES = 256
 _SOLVE_STEPS, _SOLVE_TOLERANCE = 60, 0.03
-_EIGEN_STEPS = 12
+# Iterations for the smallest singular value: until it has converged where that is cheap, else a few.
+_EIGEN_STEPS, _EIGEN_STEPS_LARGE, _LARGE = 60, 12, 2048
 # An error bar beyond this is no better than a guess.
 _GUESS = math.sqrt(2)
 
@@ -144,7 +145,7 @@ def predict_errors(span: Span, point: Point, surplus: int, norm_is_open: bool, s
 def smallest_singular_value(span: Span, point: Point, norm_is_open: bool, seed: int) -> float:
     """sigma_min of J, by preconditioned conjugate-gradient iterations for the smallest eigenvalue of J^T P J.
 
-    Matrix-free (Knyazev 2001); a few iterations, so an estimate from above.
+    Matrix-free (Knyazev 2001). For many unknowns only a few iterations are made: an estimate from above.
     """
     operator, precondition = _operators(span, point, norm_is_open)
     shape, like = point.samples.shape, point.samples
@@ -157,11 +158,12 @@ def smallest_singular_value(span: Span, point: Point, norm_is_open: bool, seed: 
         size = shape[0] * shape[1]
         return LinearOperator((size, size), matvec=on_columns, matmat=on_columns, dtype=np.float64)
 
+    steps = _EIGEN_STEPS if shape.numel() <= _LARGE else _EIGEN_STEPS_LARGE
     start = _flat(point, norm_is_open)(torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(like))
     first = precondition(start).double().cpu().numpy().reshape(-1, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that it stopped before its tolerance: it is meant to
-        values, _ = lobpcg(wrap(operator), first, M=wrap(precondition), largest=False, maxiter=_EIGEN_STEPS, tol=1e-6)
+        values, _ = lobpcg(wrap(operator), first, M=wrap(precondition), largest=False, maxiter=steps, tol=1e-6)
     return math.sqrt(max(float(values[0]), 0.0))
 
 

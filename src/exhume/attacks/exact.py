@@ -15,6 +15,7 @@ from exhume.attacks.base import Attack, Problem, ProgressEvent, Proposal, count_
 from exhume.attacks.sample_count import DENSE_DIM, drop_while_solved, estimate_samples, visible_directions
 from exhume.attacks.search import STEPS_PER_START, Outcome, Search, SearchState
 from exhume.errors import InputError
+from exhume.features import RowFeatureMap
 from exhume.nuisance import Nuisance
 from exhume.reconstruction import Stop
 from exhume.solvers import Inner, Patience, levenberg_marquardt
@@ -58,6 +59,8 @@ class Exact(Attack):
 
     def run(self, problem: Problem) -> Proposal:
         """Searches in float32, then decides signs and polishes."""
+        if not isinstance(problem.target.feature_map, RowFeatureMap):
+            raise InputError("exact attacks features of the form act(V x), such as random features, and no others yet")
         monitor = Monitor(problem, self)
         evidence: dict[str, Any] = {}
         if problem.num_samples is None:
@@ -101,6 +104,7 @@ class Monitor:
             span,
             count,
             spectral=abs(float(activation.hermite(2)[2])) > _HERMITE_ZERO,
+            free_norms=activation.identifies_norm,
             max_starts=max_starts or self._attack.max_starts,
             steps_per_start=steps_per_start,
             keep_going=self._keep_going,

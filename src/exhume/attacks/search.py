@@ -31,6 +31,7 @@ _RECENT = 5  # subset residuals whose median is looked at
 _ROUNDS = 4
 _SETTLED = 1e-3  # relative change of the loss below which two tries found the same minimum
 _FIRST_TRY = Patience(steps=15, tolerance=1e-5, window=5)
+_FREED = Patience(steps=40, tolerance=1e-5, window=5)
 
 
 @dataclass
@@ -108,6 +109,8 @@ class Search:
         span: the equation, over a feature map of the form act(V x).
         count: how many samples.
         spectral: whether second moments know the samples (not for odd activations).
+        free_norms: whether the norms are unknown too. The search stays on the sphere of radius sqrt(d) all the same
+            (free norms make more bad minima); every try to finish then frees them.
         max_starts, steps_per_start: how long to look.
         keep_going: asked before every stochastic step.
         within_budget: asked after every full step; False ends the search as soon as possible.
@@ -119,6 +122,7 @@ class Search:
         count: int,
         *,
         spectral: bool,
+        free_norms: bool = False,
         max_starts: int,
         steps_per_start: int = STEPS_PER_START,
         keep_going: Callable[[SearchState], bool],
@@ -129,7 +133,7 @@ class Search:
         self._keep_going, self._within_budget, self._steps_per_start = keep_going, within_budget, steps_per_start
         self._features = span.features
         width, dim = span.features.num_features, span.features.input_dim
-        self.radius = math.sqrt(dim)
+        self.radius, self._free_norms = math.sqrt(dim), free_norms
         # A subset holds about as many equations as there are unknowns, and more than the nuisance has parameters.
         share = min(0.5, max(dim * count / (width * span.num_outputs), 2 * (count + dim) / width))
         self.subset_size = min(width, max(1, int(share * width)))
@@ -193,11 +197,12 @@ class Search:
 
     def _try_to_finish(self, state: SearchState) -> Point:
         """Full Levenberg-Marquardt and rounds from here; the state goes on from what they reach."""
-        point = self._solve(state.rows, _FIRST_TRY)
-        point = self.rounds(point, state.generator)
+        point = self.rounds(self._solve(state.rows, _FIRST_TRY), state.generator)
+        state.rows, state.wait, state.tight = point.rows, state.step + _WAIT, True
+        if self._free_norms and math.sqrt(point.loss) >= FOUND:
+            point = self._solve(point.rows, _FREED, free=True)
         if state.best is None or point.loss < state.best[0]:
             state.best = (point.loss, point.rows)
-        state.rows, state.wait, state.tight = point.rows, state.step + _WAIT, True
         return point
 
     def rounds(self, point: Point, generator: torch.Generator, tries: int = _ROUNDS) -> Point:
@@ -216,10 +221,14 @@ class Search:
             point = again
         return point
 
-    def _solve(self, rows: torch.Tensor, patience: Patience) -> Point:
-        """Levenberg-Marquardt on all coordinates."""
+    def _solve(self, rows: torch.Tensor, patience: Patience, *, free: bool = False) -> Point:
+        """Levenberg-Marquardt on all coordinates, on the sphere unless the norms are freed."""
         return levenberg_marquardt(
-            self.span, rows, patience, radius=self.radius, watch=lambda point: self._within_budget()
+            self.span,
+            rows,
+            patience,
+            radius=None if free else self.radius,
+            watch=lambda point: self._within_budget(),
         )
 
     def _restart(self, state: SearchState) -> bool:

@@ -1,0 +1,88 @@
+"""The certificate's numbers against dense oracles."""
+
+import math
+
+import pytest
+import torch
+
+from exhume import certificate, data
+from exhume.features import GaussianMatrix, RandomFeatureMap
+from exhume.span import Span
+
+DIM, SAMPLES, WIDTH = 6, 3, 200
+
+
+@pytest.fixture
+def solved():
+    """A float64 equation with noise, at its true samples, and the dense Gauss-Newton matrix there."""
+    training = data.load("sphere", dim=DIM, samples=SAMPLES, seed=0)
+    rows = training.inputs.double()
+    features = RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=0), "tanh", torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    theta = torch.tensor([[1.0, -0.5, 2.0]], dtype=torch.float64) @ features.forward(rows)
+    theta += 0.01 * torch.randn(theta.shape, generator=generator, dtype=torch.float64)
+    span = Span(features, theta)
+    point = span.at(rows)
+    eye = torch.eye(SAMPLES * DIM, dtype=torch.float64).reshape(-1, SAMPLES, DIM)
+    dense = torch.stack([span.normal(point, direction).reshape(-1) for direction in eye])
+    return span, point, dense
+
+
+def test_smallest_singular_value_is_that_of_the_dense_jacobian(solved):
+    span, point, dense = solved
+    expected = math.sqrt(float(torch.linalg.eigvalsh(dense)[0]))
+    assert certificate.smallest_singular_value(span, point, False, seed=0) == pytest.approx(expected, rel=0.02)
+
+
+def test_predicted_errors_are_the_dense_covariance_and_the_step_left(solved, monkeypatch):
+    span, point, dense = solved
+    monkeypatch.setattr(certificate, "_PROBE_COORDINATES", 6_000)
+    monkeypatch.setattr(certificate, "_SOLVE_TOLERANCE", 1e-8)
+    surplus = 150
+    variance = float(point.residual.square().sum()) / surplus
+    inverse = torch.linalg.inv(dense)
+    traces = inverse.diagonal().reshape(SAMPLES, DIM).sum(1)
+    left = (inverse @ span.gradient(point).reshape(-1)).reshape(SAMPLES, DIM).square().sum(1)
+    expected = (left + variance * traces).sqrt() / math.sqrt(DIM)
+    predicted = torch.tensor(certificate.predict_errors(span, point, surplus, False, seed=0), dtype=torch.float64)
+    torch.testing.assert_close(predicted, expected, rtol=0.15, atol=0)
+
+
+def judge(solved, **changes):
+    span, point, _ = solved
+    settings = {
+        "unknowns": 21,
+        "trusted": True,
+        "why_not": "It did not converge.",
+        "norm_is_open": False,
+        "precision": 1e-7,
+        "seed": 0,
+    }
+    return certificate.certify(span, point, **(settings | changes))
+
+
+def test_noise_above_the_floor_is_approximate(solved):
+    verdict = judge(solved)
+    assert verdict.verdict == "approximate"
+    assert verdict.residual > verdict.floor
+    assert 0 < verdict.predicted_error < 0.1
+    assert verdict.smallest_singular_value > 0
+
+
+def test_residual_at_the_floor_with_small_error_bars_is_exact(solved):
+    span, point, _ = solved
+    clean = Span(span.features, point.coefficients.T @ point.features)
+    result = judge((clean, clean.at(point.rows), None))
+    assert result.verdict == "exact"
+    assert max(result.predicted_errors) < 1e-3
+
+
+def test_fewer_equations_than_unknowns_can_never_be_exact(solved):
+    result = judge(solved, unknowns=WIDTH)
+    assert (result.verdict, result.predicted_errors) == ("failed", ())
+    assert "Fewer equations than unknowns" in result.reason
+
+
+def test_minimum_that_the_attack_does_not_vouch_for_is_failed(solved):
+    result = judge(solved, trusted=False)
+    assert (result.verdict, result.reason) == ("failed", "It did not converge.")
