@@ -12,6 +12,7 @@ BENCHES = (
     "released_weights",
     "certificate",
     "cifar10",
+    "convergence",
     "success_curve",
     "paper_curve",
 )

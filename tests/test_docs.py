@@ -1,0 +1,53 @@
+"""The documentation is true: its Python examples run, and so do the README's commands."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+EXAMPLES = [(page, index) for page in PAGES for index in range(len(blocks(page, "python")))]
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 4
+
+
+@pytest.mark.parametrize(("page", "index"), EXAMPLES, ids=lambda value: getattr(value, "name", value))
+def test_python_examples_run(page, index, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = compile(blocks(page, "python")[index], str(page), "exec")
+    exec(code, {})  # its own asserts, and that nothing is raised, are the test
+    assert code is not None
+
+
+def test_readme_commands_run_in_order(tmp_path):
+    commands = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
+    commands = [line for line in commands if line.startswith("exhume ")]
+    assert len(commands) >= 4
+    for line in commands:
+        words = [sys.executable, "-c", "from exhume.cli import main; main()", *shlex.split(line, comments=True)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+def test_links_lead_somewhere():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_every_bench_named_in_the_documentation_exists():
+    for page in PAGES:
+        for name in re.findall(r"python -m benches (\w+)", page.read_text()):
+            assert (ROOT / "benches" / f"{name}.py").exists(), f"{page.name} -> {name}"
