@@ -8,19 +8,17 @@ collapsed.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from exhume.attacks.base import Problem
+from exhume.attacks.monitor import Monitor
 from exhume.attacks.search import FOUND, Outcome, Search, drop_rows
 from exhume.attacks.spectral import moment_spectrum, strongest_output
 from exhume.features import RowFeatureMap
 from exhume.solvers import Patience, levenberg_marquardt
 from exhume.span import Point, Span
-
-if TYPE_CHECKING:
-    from exhume.attacks.base import Problem
-    from exhume.attacks.exact import Monitor
 
 DENSE_DIM = 1024  # up to which all eigenvalues are looked at
 _IDLE_SHARE = 1e-3  # relative residual that a row must be worth

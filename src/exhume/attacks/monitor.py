@@ -1,0 +1,92 @@
+"""The monitor of the exact attack: progress, history, checkpoints, and the budgets that end a search."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from exhume.attacks.base import Problem, ProgressEvent
+from exhume.attacks.search import STEPS_PER_START, Outcome, Search, SearchState
+from exhume.attacks.working import HERMITE_ZERO, working_span
+from exhume.reconstruction import Stop
+from exhume.span import Span
+
+
+class Monitor:
+    """Watches a search: progress, history, checkpoints, and the budgets that end it."""
+
+    def __init__(self, problem: Problem, *, max_starts: int, max_seconds: float | None) -> None:
+        self.problem, self._max_starts, self._max_seconds = problem, max_starts, max_seconds
+        self.history: dict[str, list[float]] = {"step": [], "loss": [], "passes": []}
+        self.ended: Stop | None = None
+        self.steps = 0
+        self._searches = 0
+        self._started = time.monotonic()
+
+    def span_for(self, count: int) -> Span:
+        """The equation to search in for so many samples."""
+        return working_span(self.problem, count)
+
+    def search(
+        self, span: Span, count: int, *, max_starts: int | None = None, steps_per_start: int = STEPS_PER_START
+    ) -> Outcome:
+        """Runs a search for `count` samples, or resumes it if the checkpoint is of this one."""
+        self._searches += 1
+        activation = span.features.activation
+        search = Search(
+            span,
+            count,
+            spectral=abs(float(activation.hermite(2)[2])) > HERMITE_ZERO,
+            free_norms=activation.identifies_norm,
+            max_starts=max_starts or self._max_starts,
+            steps_per_start=steps_per_start,
+            keep_going=self._keep_going,
+            within_budget=self.within_budget,
+        )
+        return search.run(self._resumed() or search.begin(self.problem.generator))
+
+    def note(self, loss: float) -> None:
+        """Adds a point to the history."""
+        passes = self.problem.features.ledger.passes
+        for name, value in (("step", self.steps), ("loss", loss), ("passes", passes)):
+            self.history[name].append(float(value))
+
+    def _keep_going(self, state: SearchState) -> bool:
+        problem, loss = self.problem, state.residual**2
+        self.note(loss)
+        total = self._max_starts * STEPS_PER_START
+        done = (state.start - 1) * STEPS_PER_START + state.step
+        problem.progress(ProgressEvent(done, total, loss, problem.features.ledger.passes))
+        problem.checkpoint.save_if_due(lambda: self._saved(state))
+        self.steps += 1
+        return self.within_budget()
+
+    def within_budget(self) -> bool:
+        """Whether passes and time are left; notes which of them ran out."""
+        limit = self._max_seconds
+        if self.problem.out_of_passes():
+            self.ended = Stop.PASS_LIMIT
+        elif limit is not None and time.monotonic() - self._started > limit:
+            self.ended = Stop.TIME_LIMIT
+        return self.ended is None
+
+    def _saved(self, state: SearchState) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        tensors, numbers = state.save()
+        ledger = self.problem.features.ledger
+        numbers |= {"search": self._searches, "steps": self.steps, "work": ledger.work}
+        return tensors, numbers | {"history": self.history}
+
+    def _resumed(self) -> SearchState | None:
+        saved = self.problem.checkpoint.load()
+        if saved is None or saved[1]["search"] != self._searches:
+            return None  # an earlier search of the same run is made again, and comes out the same
+        tensors, numbers = saved
+        self.steps = int(numbers["steps"])
+        self.problem.features.ledger.work = int(numbers["work"])
+        self.history = {name: column[:-1] for name, column in numbers["history"].items()}
+        state = SearchState.load(tensors, numbers, self.problem.features.device)
+        self.problem.generator.set_state(state.generator.get_state())
+        state.generator = self.problem.generator
+        return state
