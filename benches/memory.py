@@ -15,7 +15,7 @@ FEATURES, DIM, SAMPLES = 400_000, 3072, 10
 def main() -> None:
     training = data.load("sphere", dim=DIM, samples=SAMPLES)
     victim = RandomFeatures(num_features=FEATURES, memory_budget="1GB").fit(training.inputs, training.labels)
-    result = reconstruct(victim.target(), method="descent", max_steps=2)
+    result = reconstruct(victim.target(), num_samples=SAMPLES, method="descent", max_steps=2)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"budget 1 GB: trained, {result.steps} descent steps, peak memory {peak:.2f} GB")
     regenerated = victim.feature_map_.forward(training.inputs)

@@ -15,7 +15,7 @@ from exhume.randomness import seed_for
 # Rows that share one generator. Part of the definition of V: another value is another matrix.
 BLOCK_ROWS = 1024
 # A chunk is what one matrix product reads at a time: large enough for BLAS, small next to any budget.
-CHUNK_BYTES = 64 * 2**20
+CHUNK_BYTES = 128 * 2**20
 # Distinct odd multiplier, so that the blocks of one matrix never share a seed (torch's CPU generator reads 32 bits).
 _BLOCK_STRIDE = 0x9E3779B1
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
