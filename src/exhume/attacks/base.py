@@ -20,6 +20,7 @@ from exhume.randomness import generator_for, seed_for
 from exhume.reconstruction import Reconstruction, Stop
 from exhume.span import Span
 from exhume.target import Target
+from exhume.threads import threads_for
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,12 @@ class Attack(ABC):
             progress=progress or (lambda event: None),
             max_passes=max_passes,
         )
+        features = target.feature_map
+        with threads_for(features.num_features * features.input_dim * (count or 1)):
+            return self._solve_and_judge(problem, seed)
+
+    def _solve_and_judge(self, problem: Problem, seed: int) -> Reconstruction:
+        target = problem.target
         started = time.perf_counter()
         proposal = self.run(problem)
         found = proposal.samples.shape[0]
