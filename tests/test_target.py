@@ -39,6 +39,17 @@ def test_nan_and_infinite_weights_are_counted_and_refused(features):
         Target(features, weights)
 
 
+def test_weights_may_be_numpy_but_must_be_floating_point(features):
+    assert Target(features, torch.ones(50).numpy()).num_parameters == 50
+    with pytest.raises(InputError, match="floating-point numbers, not torch.int64"):
+        Target(features, torch.ones(50, dtype=torch.int64))
+
+
+def test_knowledge_that_makes_no_sense_is_refused():
+    with pytest.raises(InputError, match="label_alphabet"):
+        Knowledge(label_alphabet="runes")
+
+
 def test_wrong_shapes_are_named(features):
     with pytest.raises(InputError, match=r"\(49,\).*50"):
         Target(features, torch.ones(49))
@@ -54,6 +65,7 @@ def test_head_that_did_not_move_is_refused(features):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"features": "abc"}, "unknown kind of features 'abc'"),
         ({"features": {"kind": "oracle"}}, "unknown kind of features 'oracle'; valid: random_features"),
         ({"features": {"kind": "random_features", "seed": 0}}, "incomplete"),
         ({"knowledge": {"num_samples": -1}}, "whole victim"),

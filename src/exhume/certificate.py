@@ -30,6 +30,7 @@ _PROBE_COORDINATES = 256
 _SOLVE_STEPS, _SOLVE_TOLERANCE = 60, 0.03
 # Iterations for the smallest singular value: until it has converged where that is cheap, else a few.
 _EIGEN_STEPS, _EIGEN_STEPS_LARGE, _LARGE = 60, 12, 2048
+_DENSE = 64  # unknowns up to which the matrix is written out
 # An error bar beyond this is no better than a guess.
 _GUESS = math.sqrt(2)
 
@@ -149,6 +150,12 @@ def smallest_singular_value(span: Span, point: Point, norm_is_open: bool, seed: 
     """
     operator, precondition = _operators(span, point, norm_is_open)
     shape, like = point.samples.shape, point.samples
+    if shape.numel() <= _DENSE:
+        basis = torch.eye(shape.numel(), dtype=like.dtype, device=like.device).reshape(-1, *shape)
+        dense = torch.stack([operator(direction).reshape(-1) for direction in basis]).double()
+        # Directions along the samples themselves are not moved: as many zeros come first.
+        zeros = shape[0] if norm_is_open else 0
+        return math.sqrt(max(float(torch.linalg.eigvalsh(0.5 * (dense + dense.T))[zeros]), 0.0))
 
     def wrap(apply: Operator) -> LinearOperator:
         def on_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:

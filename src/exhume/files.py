@@ -28,7 +28,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     path = Path(path)
     temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)
         temporary = Path(name)

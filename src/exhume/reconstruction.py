@@ -24,6 +24,7 @@ class Stop(StrEnum):
     CONVERGED = "converged"
     REPRODUCED = "reproduced"
     STRUCTURED = "structured"
+    SIGNS_OPEN = "signs_open"
     STARTS_SPENT = "starts_spent"
     STEP_LIMIT = "step_limit"
     PASS_LIMIT = "pass_limit"
@@ -43,6 +44,7 @@ class Stop(StrEnum):
             Stop.REPRODUCED: "Independent starts reached the same minimum, above the floating-point floor.",
             Stop.STRUCTURED: "Independent starts reached the same minimum, but its residual has structure: "
             "there may be more samples than were looked for.",
+            Stop.SIGNS_OPEN: "Samples were found up to sign, but the weights do not decide their signs.",
             Stop.STARTS_SPENT: "No start reached a minimum that explains the weights.",
             Stop.STEP_LIMIT: "The step limit was reached before the loss fell below its tolerance.",
             Stop.PASS_LIMIT: "The budget of feature passes was spent before the loss fell below its tolerance.",
@@ -59,6 +61,7 @@ class Reconstruction:
         samples: (n, d) recovered inputs; on the sphere of radius sqrt(d) where the norm is undetermined.
         coefficients: A (n, k).
         certificate: how far to trust it.
+        target: fingerprint of the target that was attacked.
         method, seed, options: what was run.
         knowledge: what the attacker was assumed to know.
         stop: why it ended.
@@ -72,6 +75,7 @@ class Reconstruction:
     samples: torch.Tensor
     coefficients: torch.Tensor
     certificate: Certificate
+    target: str
     method: str
     seed: int
     options: dict[str, Any]
@@ -107,6 +111,7 @@ class Reconstruction:
     def to_json(self) -> dict[str, Any]:
         """Everything but the tensors."""
         return {
+            "target": self.target,
             "method": self.method,
             "seed": self.seed,
             "options": self.options,

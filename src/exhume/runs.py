@@ -83,6 +83,10 @@ class RunFolder:
         """The checkpoint file of an attack."""
         return self.attack(method) / "checkpoint.safetensors"
 
+    def judgements(self, method: str) -> tuple[Path, Path]:
+        """The score and the gallery of an attack."""
+        return self.attack(method) / "score.json", self.attack(method) / "gallery.png"
+
     def finished(self) -> list[str]:
         """The methods with a result, the newest first."""
         self._check_exists()

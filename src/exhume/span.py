@@ -15,6 +15,9 @@ import torch
 from exhume.features import FeatureMap, Linearisation, RowFeatureMap
 from exhume.nuisance import Nuisance, NuisanceBasis
 
+# A ridge beyond this many times the mean diagonal helps no Gram matrix.
+_MOST_RIDGE = 1e4
+
 
 @dataclass(frozen=True)
 class Point:
@@ -206,11 +209,11 @@ class Span:
 
 def _cholesky(gram: torch.Tensor, ridge: float) -> torch.Tensor:
     """Cholesky factor of the Gram matrix; where rows coincide, the ridge grows until there is one."""
-    scale = float(gram.diagonal().mean()) or 1.0
+    scale = float(gram.diagonal().abs().mean()) or 1.0  # rounding may leave a projected diagonal below zero
     while True:
         shifted = 0.5 * (gram + gram.T)
         shifted.diagonal().add_(ridge * scale)
         factor, info = torch.linalg.cholesky_ex(shifted)
-        if int(info) == 0 or not bool(torch.isfinite(gram).all()):
+        if int(info) == 0 or ridge > _MOST_RIDGE or not bool(torch.isfinite(gram).all()):
             return factor
         ridge = max(100 * ridge, 1e-14)

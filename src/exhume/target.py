@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -26,13 +28,28 @@ class Knowledge(BaseModel):
     num_samples: PositiveInt | None = None
     """How many samples the model was trained on."""
     label_alphabet: Literal["signs", "one-hot"] | None = None
-    """That the labels were -1 / +1, or one-hot: an interpolating ReLU model then gives up the norms too."""
+    """That the model outputs -1 / +1, or one-hot vectors, on its training samples: it interpolates such labels.
+    ReLU models then give up the norms of their samples too; if the model does not interpolate, wrong ones."""
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            raise InputError(f"this cannot be known: {problems}") from error
 
     @classmethod
-    def about(cls, labels: torch.Tensor) -> Knowledge:
-        """What somebody who knows the task would know of these labels: how many they are and their alphabet."""
+    def about(cls, labels: torch.Tensor, *, interpolated: bool = True) -> Knowledge:
+        """What somebody who knows the task would know of these labels: how many they are and their alphabet.
+
+        Args:
+            labels: (n,) or (n, k).
+            interpolated: whether the model fits them exactly; if not, the alphabet tells nothing of its outputs.
+        """
         alphabet: Literal["signs", "one-hot"] | None = None
-        if labels.ndim == 1 and bool((labels.abs() == 1).all()):
+        if not interpolated:
+            pass
+        elif labels.ndim == 1 and bool((labels.abs() == 1).all()):
             alphabet = "signs"
         elif labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all() and (labels.sum(1) == 1).all()):
             alphabet = "one-hot"
@@ -56,7 +73,9 @@ class Target:
     input_shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        displacement = torch.atleast_2d(self.displacement.detach())
+        displacement = torch.atleast_2d(torch.as_tensor(self.displacement).detach())
+        if not displacement.is_floating_point():
+            raise InputError(f"weights must be floating-point numbers, not {displacement.dtype}")
         num_features, input_dim = self.feature_map.num_features, self.feature_map.input_dim
         if displacement.ndim != 2 or displacement.shape[1] != num_features:
             raise InputError(
@@ -77,6 +96,13 @@ class Target:
             self, "displacement", displacement.to(device=self.feature_map.device, dtype=self.feature_map.dtype)
         )
         object.__setattr__(self, "input_shape", shape)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the weights and the features: results of another target do not belong to this one."""
+        digest = hashlib.sha256(json.dumps(self.feature_map.to_json(), sort_keys=True).encode())
+        digest.update(self.displacement.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     @property
     def num_outputs(self) -> int:
@@ -117,7 +143,7 @@ class Target:
 
 def _build_features(value: dict[str, Any], **options: Any) -> FeatureMap:
     builders = {RANDOM_FEATURES: RandomFeatureMap.from_json}
-    kind = value.get("kind")
+    kind = value.get("kind") if isinstance(value, dict) else value
     if kind not in builders:
         raise unknown_name("kind of features", kind, builders)
     return builders[kind](value, **options)

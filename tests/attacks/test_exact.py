@@ -177,3 +177,36 @@ def test_history_tells_of_convergence():
     assert len(result.history["step"]) == len(result.history["loss"]) == len(result.history["passes"])
     assert result.history["loss"][-1] < 1e-10 < result.history["loss"][0]
     assert result.history["passes"] == sorted(result.history["passes"])
+
+
+def test_alphabet_of_labels_that_are_not_interpolated_gives_no_norms():
+    """Ridge keeps one-hot outputs from being one-hot: the norms stay open instead of coming out wrong."""
+    result, judged = attack(
+        labels=torch.eye(3).repeat(2, 1), ridge=30.0, knowledge=exhume.Knowledge(label_alphabet="one-hot")
+    )
+    assert not result.norms_determined
+    assert judged.compared == "directions"
+    assert judged.error < 1e-4
+    assert exhume.Knowledge.about(torch.tensor([1.0, -1.0]), interpolated=False).label_alphabet is None
+
+
+@pytest.mark.parametrize(("dim", "samples"), [(2, 1), (2, 3), (3, 1)])
+def test_tiny_problems_end_without_a_crash_and_without_a_false_exact(dim, samples):
+    training = data.load("sphere", dim=dim, samples=samples, seed=0)
+    victim = exhume.RandomFeatures(num_features=200).fit(training.inputs, training.labels)
+    result = exhume.reconstruct(victim.target(), num_samples=samples, max_starts=1)
+    judged = exhume.score(result, training.inputs)
+    assert result.certificate.verdict != "exact" or judged.error < 1e-3
+
+
+def test_one_dimensional_inputs_are_refused():
+    victim = exhume.RandomFeatures(num_features=50).fit(torch.tensor([[1.0], [-2.0]]), torch.tensor([1.0, 2.0]))
+    with pytest.raises(exhume.InputError, match="at least 2"):
+        exhume.reconstruct(victim.target(), num_samples=2)
+
+
+def test_budget_is_counted_in_passes_of_the_samples_also_when_their_number_is_unknown():
+    result, _ = attack(num_samples=None, settings={"max_passes": 60})
+    assert result.stop is exhume.Stop.PASS_LIMIT
+    assert result.history["passes"][-1] <= result.passes
+    assert result.passes > 20

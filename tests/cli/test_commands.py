@@ -100,6 +100,8 @@ def test_every_command_has_help_with_an_example(exhume_command):
         (("attack", "nowhere"), "nowhere is not a run folder"),
         (("score", "nowhere"), "nowhere is not a run folder"),
         (("data", "--fetch", "imagenet"), "unknown data set to fetch 'imagenet'; valid: cifar10"),
+        (("train", "rf", "--ratio", "nan", "--out", "x"), "--ratio must be a positive number"),
+        (("train", "rf", "--ratio", 2, "--device", "abacus", "--out", "x"), "device 'abacus' cannot be used here"),
         (("law", "--parameters", "many", "--dim", 1, "--samples", 1), "'many' is not a whole number"),
     ],
 )
@@ -133,6 +135,24 @@ def test_damaged_weights_are_refused_and_nothing_is_written(small_run, exhume_co
         assert code == 2
         assert "victim.safetensors" in err
     assert not (small_run / "exact").exists()
+
+
+def test_score_refuses_a_result_for_other_weights(small_run, exhume_command):
+    exhume_command("attack", small_run)
+    exhume_command("train", "rf", "--dim", 20, "--samples", 2, "--ratio", 60, "--seed", 5, "--out", small_run)
+    code, _, err = exhume_command("score", small_run)
+    assert code == 2
+    assert "other weights" in err
+
+
+def test_norms_are_not_read_off_a_model_that_does_not_interpolate(exhume_command, exhume_json, tmp_path):
+    folder = tmp_path / "logistic"
+    words = ("--data", "digits", "--samples", 4, "--ratio", 5, "--loss", "logistic", "--max-steps", 500)
+    exhume_command("train", "rf", *words, "--out", folder)
+    exhume_command("attack", folder)
+    _, scored = exhume_json("score", folder)
+    assert scored["compared"] == "directions"
+    assert scored["recovered"] == 4
 
 
 def test_unwritable_folder_is_a_clear_error(exhume_command, tmp_path):

@@ -1,5 +1,6 @@
 """Attacks: one file each, all called alike."""
 
+from dataclasses import fields
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,15 +21,16 @@ def build(method: str, options: dict[str, Any] | None = None) -> Attack:
     if method not in ATTACKS:
         raise unknown_name("method", method, ATTACKS)
     attack, options = ATTACKS[method], options or {}
-    unknown = sorted(set(options) - set(attack.__dataclass_fields__))
+    names = {field.name for field in fields(attack)}
+    unknown = sorted(set(options) - names)
     if unknown:
-        valid = ", ".join(sorted(attack.__dataclass_fields__)) or "none"
+        valid = ", ".join(sorted(names)) or "none"
         raise InputError(f"{method} has no option {', '.join(unknown)}; valid: {valid}")
     try:
         return TypeAdapter(attack).validate_python(options)
     except ValidationError as error:
         problems = (
-            f"{'.'.join(map(str, each['loc']))}: {each['msg']}, got {each['input']!r}" for each in error.errors()
+            " ".join((*map(str, each["loc"]), each["msg"] + f", got {each['input']!r}")) for each in error.errors()
         )
         raise InputError(f"{method} cannot take these options: {'; '.join(problems)}") from error
 

@@ -21,6 +21,8 @@ Reflection = Literal["even", "odd", "linear", "constant", "none"]
 _MOST_PATTERNS = 18
 # A sign solved for by least squares must be this near to -1 or +1, or it was not decided.
 _CLEAR = 0.25
+# How far outputs may be from a one-hot vector and still be taken for one.
+_MISFIT = 0.05
 
 
 def reflection(activation: Activation) -> Reflection:
@@ -154,7 +156,8 @@ def norms_and_labels(
         size, named = labels.abs(), labels.sign()
     else:
         size, named = outputs.amax(1), torch.nn.functional.one_hot(outputs.argmax(1), outputs.shape[1]).to(outputs)
-    if not bool((size > 0).all()):
-        return Labelled(samples, labels, False, "Norms: undetermined, the model's outputs do not fit the labels.")
+    misfit = 0.0 if alphabet == "signs" else float((outputs / size[:, None] - named).abs().max())
+    if not bool((size > 0).all()) or misfit > _MISFIT:
+        return Labelled(samples, labels, False, "Norms: undetermined, the model's outputs do not fit the known labels.")
     note = f"Norms and labels: from the known labels ({alphabet}), if the model interpolates them."
     return Labelled(samples / size[:, None], named, True, note)

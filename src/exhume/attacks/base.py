@@ -105,12 +105,14 @@ class Attack(ABC):
             target: the model's public part.
             num_samples: how many samples to look for; by default what the target's knowledge says, else estimated.
             seed: of the attack's own randomness.
-            max_passes: budget in feature passes.
+            max_passes: budget in feature passes for the search; finishing and judging what it found come on top.
             allow_underdetermined: go on although there are fewer equations than unknowns; the verdict is "failed".
             checkpoint: file to keep the running state in.
             resume: continue from `checkpoint` if it exists.
             progress: called now and then with a ProgressEvent.
         """
+        if not max_passes > 0:
+            raise InputError(f"the budget of passes must be positive, got {max_passes}")
         count = self._number_sought(target, num_samples)
         if count is not None:
             _check_equations(target, count, allow_underdetermined)
@@ -151,6 +153,7 @@ class Attack(ABC):
             labels=proposal.labels,
             coefficients=point.coefficients,
             certificate=certificate,
+            target=target.fingerprint,
             method=self.name,
             seed=seed,
             options=asdict(self),

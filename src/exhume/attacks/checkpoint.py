@@ -22,11 +22,8 @@ EVERY_SECONDS = 10.0
 
 
 def fingerprint(target: Target, settings: Mapping[str, Any]) -> str:
-    """A hash of all that the run's trajectory depends on: the weights, the features and the settings."""
-    digest = hashlib.sha256()
-    digest.update(json.dumps([target.feature_map.to_json(), dict(settings)], sort_keys=True).encode())
-    digest.update(target.displacement.cpu().numpy().tobytes())
-    return digest.hexdigest()
+    """A hash of all that the run's trajectory depends on: the target and the settings."""
+    return hashlib.sha256(json.dumps([target.fingerprint, dict(settings)], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass

@@ -11,7 +11,7 @@ import torch
 from exhume.attacks.ambiguities import choose_signs, norms_and_labels
 from exhume.attacks.base import Attack, Problem, Proposal
 from exhume.attacks.monitor import Monitor
-from exhume.attacks.sample_count import DENSE_DIM, drop_while_solved, estimate_samples, visible_directions
+from exhume.attacks.sample_count import drop_while_solved, estimate_samples, visible_directions
 from exhume.attacks.search import Outcome
 from exhume.attacks.working import choices, working_span
 from exhume.errors import InputError
@@ -53,6 +53,10 @@ class Exact(Attack):
         """Searches in float32, then decides signs and polishes."""
         if not isinstance(problem.target.feature_map, RowFeatureMap):
             raise InputError("exact attacks features of the form act(V x), such as random features, and no others yet")
+        if problem.target.feature_map.input_dim < 2:
+            raise InputError(
+                "a sample of one number has no direction to recover; the input dimension must be at least 2"
+            )
         monitor = Monitor(problem, max_starts=self.max_starts, max_seconds=self.max_seconds)
         evidence: dict[str, Any] = {}
         if problem.num_samples is None:
@@ -86,21 +90,22 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     if free_norms and settled:
         span, point = _free_the_norms(problem, count, point, double)
     signs = choose_signs(span, point, activation)
+    signs_open = not signs.determined and activation.parity == "none"
     notes = [choices(span, activation, double), signs.note]
     samples = signs.samples
-    if settled:
+    if settled and not signs_open:
         samples = _polish(problem, samples, None if free_norms else radius, double, monitor)
     outputs = problem.features.with_dtype(samples.dtype).forward(samples) @ target.displacement.to(samples.dtype).T
     labelled = norms_and_labels(samples, outputs, activation, target.knowledge.label_alphabet)
     return Proposal(
         samples=labelled.samples,
         labels=labelled.labels if signs.determined or activation.parity == "even" else None,
-        stop=_reason(problem, samples, outcome, monitor),
+        stop=Stop.SIGNS_OPEN if settled and signs_open else _reason(problem, samples, outcome, monitor),
         steps=monitor.steps,
         signs_determined=signs.determined,
         norms_determined=labelled.norms_determined,
         norms_solved=free_norms,
-        history=monitor.history,
+        history=monitor.history_in_passes(count),
         notes=(*notes, labelled.note),
     )
 
@@ -153,8 +158,7 @@ def _reason(problem: Problem, samples: torch.Tensor, outcome: Outcome, monitor: 
     if not outcome.reproduced:
         return monitor.ended or Stop.STARTS_SPENT
     span = Span(problem.features.with_dtype(samples.dtype), problem.target.displacement)
-    if span.features.input_dim <= DENSE_DIM:
-        left = span.at(samples).residual
-        if visible_directions(span, left, problem.generator, margin=_STRUCTURE_MARGIN):
-            return Stop.STRUCTURED
+    left = span.at(samples).residual
+    if visible_directions(span, left, problem.generator, margin=_STRUCTURE_MARGIN):
+        return Stop.STRUCTURED
     return Stop.REPRODUCED

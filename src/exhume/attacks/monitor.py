@@ -19,7 +19,7 @@ class Monitor:
 
     def __init__(self, problem: Problem, *, max_starts: int, max_seconds: float | None) -> None:
         self.problem, self._max_starts, self._max_seconds = problem, max_starts, max_seconds
-        self.history: dict[str, list[float]] = {"step": [], "loss": [], "passes": []}
+        self.history: dict[str, list[float]] = {"step": [], "loss": [], "work": []}
         self.ended: Stop | None = None
         self.steps = 0
         self._searches = 0
@@ -34,6 +34,7 @@ class Monitor:
     ) -> Outcome:
         """Runs a search for `count` samples, or resumes it if the checkpoint is of this one."""
         self._searches += 1
+        self.problem.features.ledger.unit_rows = count
         activation = span.features.activation
         search = Search(
             span,
@@ -49,9 +50,15 @@ class Monitor:
 
     def note(self, loss: float) -> None:
         """Adds a point to the history."""
-        passes = self.problem.features.ledger.passes
-        for name, value in (("step", self.steps), ("loss", loss), ("passes", passes)):
+        work = self.problem.features.ledger.work
+        for name, value in (("step", self.steps), ("loss", loss), ("work", work)):
             self.history[name].append(float(value))
+
+    def history_in_passes(self, count: int) -> dict[str, list[float]]:
+        """The history with its work in passes over `count` samples."""
+        unit = count * self.problem.features.num_features
+        passes = [work / unit for work in self.history["work"]]
+        return {"step": self.history["step"], "loss": self.history["loss"], "passes": passes}
 
     def _keep_going(self, state: SearchState) -> bool:
         problem, loss = self.problem, state.residual**2

@@ -20,11 +20,10 @@ from exhume.features import RowFeatureMap
 from exhume.solvers import Patience, levenberg_marquardt
 from exhume.span import Point, Span
 
-DENSE_DIM = 1024  # up to which all eigenvalues are looked at
+_MOST_VISIBLE = 32  # eigenvalues that are looked at
 _IDLE_SHARE = 1e-3  # relative residual that a row must be worth
 _TWIN_COSINE = 0.95
 _NULL_DRAWS = 3
-_FIRST_GUESS = 4  # where the spectrum is not looked at
 _GROWTH = 1.4
 _LEAST_RATIO = 1.25  # equations per unknown below which no search for more rows is begun
 _DROP = Patience(25, 1e-5, window=5)
@@ -39,10 +38,8 @@ def estimate_samples(problem: Problem, monitor: Monitor) -> tuple[int, Outcome, 
     """
     target = problem.target
     cap = max(1, int(target.num_parameters / (_LEAST_RATIO * target.feature_map.input_dim)))
-    visible = _FIRST_GUESS
-    if target.feature_map.input_dim <= DENSE_DIM:
-        span = monitor.span_for(1)
-        visible = max(1, visible_directions(span, span.without_nuisance(), problem.generator))
+    span = monitor.span_for(1)
+    visible = max(1, visible_directions(span, span.without_nuisance(), problem.generator))
     rows = min(cap, math.ceil(1.5 * visible) + 2)
     tried: list[list[float]] = []
     evidence: dict[str, Any] = {"spectrum": visible, "residuals": tried}
@@ -115,7 +112,7 @@ def visible_directions(span: Span, rows: torch.Tensor, generator: torch.Generato
     weights = strongest_output(rows)
 
     def sizes(values: torch.Tensor) -> torch.Tensor:
-        return moment_spectrum(features, values)[0].abs()
+        return moment_spectrum(features, values, _MOST_VISIBLE, generator)[0].abs()
 
     shuffled = (weights[torch.randperm(weights.numel(), generator=generator)] for _ in range(_NULL_DRAWS))
     chance = max(float(sizes(values).max()) for values in shuffled)

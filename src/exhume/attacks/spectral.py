@@ -27,11 +27,27 @@ def strongest_output(rows: torch.Tensor) -> torch.Tensor:
     return torch.linalg.eigh((rows @ rows.T).double())[1][:, -1].to(rows) @ rows
 
 
-def moment_spectrum(features: RowFeatureMap, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Eigenvalues and eigenvectors (columns) of V^T diag(weights) V less its mean diagonal; for small d."""
-    moment = features.second_moment(weights)
-    moment.diagonal().sub_(moment.diagonal().mean())
-    return torch.linalg.eigh(moment)
+def moment_spectrum(
+    features: RowFeatureMap, weights: torch.Tensor, count: int, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Eigenvalues and eigenvectors (columns) of V^T diag(weights) V less its mean diagonal.
+
+    All of them in small dimensions, elsewhere somewhat more than `count` of the largest in size.
+    """
+    dim = features.input_dim
+    if dim <= DENSE_DIM:
+        moment = features.second_moment(weights)
+        moment.diagonal().sub_(moment.diagonal().mean())
+        return torch.linalg.eigh(moment)
+    width = min(dim, count + _OVERSAMPLE)
+    trace = float(weights.sum()) / dim
+    basis = torch.linalg.qr(random_rows(dim, width, generator, features))[0]  # (d, width)
+    for sweep in range(_SWEEPS + 1):
+        image = features.pull_back(features.preactivate(basis.T) * weights).T - trace * basis
+        if sweep < _SWEEPS:
+            basis = torch.linalg.qr(image)[0]
+    values, inner = torch.linalg.eigh(basis.T @ image)
+    return values, basis @ inner
 
 
 def spectral_rows(
@@ -39,19 +55,7 @@ def spectral_rows(
 ) -> torch.Tensor:
     """`count` rows of norm sqrt(d) along the strongest second moments of a residual (k, p); random ones beyond d."""
     dim = features.input_dim
-    weights = strongest_output(residual)
-    if dim <= DENSE_DIM:
-        values, vectors = moment_spectrum(features, weights)
-    else:
-        width = min(dim, count + _OVERSAMPLE)
-        trace = float(weights.sum()) / dim
-        basis = torch.linalg.qr(random_rows(dim, width, generator, features))[0]  # (d, width)
-        for sweep in range(_SWEEPS + 1):
-            image = features.pull_back(features.preactivate(basis.T) * weights).T - trace * basis
-            if sweep < _SWEEPS:
-                basis = torch.linalg.qr(image)[0]
-        values, inner = torch.linalg.eigh(basis.T @ image)
-        vectors = basis @ inner
+    values, vectors = moment_spectrum(features, strongest_output(residual), count, generator)
     strongest = vectors[:, values.abs().argsort(descending=True)[:count]].T.contiguous()
     missing = count - strongest.shape[0]
     if missing > 0:

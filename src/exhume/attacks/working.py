@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from exhume import activations
 from exhume.activations import Activation
 from exhume.attacks.ambiguities import reflection
 from exhume.attacks.base import Problem, count_unknowns
@@ -25,7 +26,7 @@ def working_span(problem: Problem, count: int, dtype: torch.dtype = torch.float3
     activation = features.activation
     left = problem.target.num_outputs * (features.num_features - features.input_dim)
     linear = activation.parity != "even" and left > _EQUATIONS_LEFT * count_unknowns(problem.target, count)
-    if linear and activation.name == "relu":
+    if linear and activation == activations.get("relu"):
         features = features.with_activation("abs")
     constant = activation.homogeneity is None and abs(float(activation.hermite(0)[0])) > HERMITE_ZERO
     nuisance = Nuisance(linear, constant, joint=linear and features.input_dim > _PROJECT_DIM_PER_SAMPLE * count)

@@ -65,9 +65,10 @@ def attack(
 
 
 def finish(folder: RunFolder, result: Reconstruction) -> None:
-    """Saves the result and then drops the checkpoint, which it replaces."""
+    """Saves the result and then drops what it replaces: the checkpoint, and the score of an earlier result."""
     result.save(folder.attack(result.method))
-    folder.checkpoint(result.method).unlink(missing_ok=True)
+    for stale in (folder.checkpoint(result.method), *folder.judgements(result.method)):
+        stale.unlink(missing_ok=True)
 
 
 def _brief(result: Reconstruction) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import typer
 from exhume import files, scoring
 from exhume.cli.render import Json, show
 from exhume.data import PictureFormat
+from exhume.errors import FileError
 from exhume.gallery import save_gallery
 from exhume.reconstruction import Reconstruction
 from exhume.runs import RunFolder, Secret
@@ -38,6 +39,9 @@ def score_run(folder: RunFolder, method: str, memory_budget: str = "4GB") -> tup
     result, secret = Reconstruction.load(place), folder.load_secret()
     picture = PictureFormat.from_json(secret.picture) if secret.picture else None
     target = folder.load_target(memory_budget=memory_budget)
+    if result.target != target.fingerprint:
+        raise FileError(f"{place} holds a result for other weights than {folder.path} does now; attack it again")
+    score_file, gallery = folder.judgements(method)
     judged = scoring.score(
         result,
         secret.inputs,
@@ -47,11 +51,11 @@ def score_run(folder: RunFolder, method: str, memory_budget: str = "4GB") -> tup
         features=target.feature_map.forward,
     )
     value = {"method": method, "verdict": result.certificate.verdict, "passes": result.passes, **judged.to_json()}
-    files.write_json(place / "score.json", value)
+    files.write_json(score_file, value)
     text = f"{method} on {folder.path}: {judged.summary()}"
     if picture is not None:
-        draw(place / "gallery.png", judged, result, secret, picture)
-        text += f"\n  pictures: {place / 'gallery.png'}"
+        draw(gallery, judged, result, secret, picture)
+        text += f"\n  pictures: {gallery}"
     return value, text
 
 

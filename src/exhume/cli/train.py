@@ -17,6 +17,9 @@ from exhume.runs import RunFolder, Secret
 from exhume.target import Knowledge
 from exhume.victims import RandomFeatures
 
+# Mean squared error up to which a model counts as fitting its labels exactly.
+_INTERPOLATED = 1e-8
+
 app = typer.Typer(no_args_is_help=True, help="Train a victim and write its run folder.")
 
 
@@ -48,7 +51,7 @@ def random_features(
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")] = "cpu",
     json: Json = False,
 ) -> None:
-    """Train random features, f(x) = act(V x) . theta, and write what a thief would hold beside the secret truth.
+    """Train a random-features model and write what a thief would hold, with the secret truth apart from it.
 
     Example: exhume train rf --data sphere --dim 30 --samples 20 --ratio 20 --seed 0 --out runs/a
     """
@@ -75,7 +78,8 @@ def random_features(
 def write_run(folder: RunFolder, victim: RandomFeatures, training: Dataset) -> None:
     """Writes the public part and, apart from it, the truth."""
     picture = training.picture
-    knowledge = Knowledge.about(training.labels)
+    interpolated = victim.loss == "square" and victim.ridge == 0 and victim.training_loss_ < _INTERPOLATED
+    knowledge = Knowledge.about(training.labels, interpolated=interpolated)
     folder.save_target(victim.target(input_shape=picture.shape if picture else (), knowledge=knowledge))
     folder.save_secret(
         Secret(
@@ -94,6 +98,8 @@ def _width(features: int | None, ratio: float | None, training: Dataset) -> int:
     if features is not None:
         return features
     assert ratio is not None
+    if not 0 < ratio < float("inf"):
+        raise InputError(f"--ratio must be a positive number, got {ratio}")
     return max(1, round(ratio * training.input_dim * training.num_samples))
 
 

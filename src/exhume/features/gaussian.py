@@ -71,7 +71,7 @@ class GaussianMatrix:
             raise InputError(f"a Gaussian matrix needs positive sizes, got {num_rows} x {num_columns}")
         self.shape = (num_rows, num_columns)
         self.seed = int(seed)
-        self.device = torch.device(device)
+        self.device = _usable(device)
         self.memory_budget = parse_bytes(memory_budget)
         self._kept: torch.Tensor | None = None
 
@@ -125,6 +125,15 @@ class GaussianMatrix:
             with ThreadPoolExecutor(torch.get_num_threads()) as pool:
                 list(pool.map(fill, blocks))
         return out.to(self.device)
+
+
+def _usable(device: torch.device | str) -> torch.device:
+    """The device, if this machine has it."""
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {str(device)!r} cannot be used here: {reason}") from error
 
 
 class DenseMatrix:

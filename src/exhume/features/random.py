@@ -93,6 +93,8 @@ class RandomFeatureMap:
         """The map in words: V is its seed."""
         if not isinstance(self.matrix, GaussianMatrix):
             raise InputError("only features of a whole seeded matrix can be described in words")
+        if self.activation.name not in activations.names() or activations.get(self.activation.name) != self.activation:
+            raise InputError(f"activation {self.activation.name!r} must be registered before it can be saved by name")
         return {
             "kind": KIND,
             "num_features": self.num_features,

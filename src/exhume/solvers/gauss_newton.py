@@ -59,8 +59,9 @@ def gauss_newton_step(
     """
     mean = span.mean_normal(point)
     diagonal = mean.diagonal()
-    added = damping * (diagonal + _DAMPING_FLOOR * diagonal.mean())
-    inverse = torch.linalg.inv(mean + torch.diag(added + 1e-10 * diagonal.mean())).to(point.rows)
+    scale = float(diagonal.mean()) or 1.0  # all coefficients may vanish on a small subset
+    added = damping * (diagonal + _DAMPING_FLOOR * scale)
+    inverse = torch.linalg.inv(mean + torch.diag(added + 1e-10 * scale)).to(point.rows)
     count, linear = point.num_samples, span.num_linear
     ridge = added.to(point.rows)[:, None]
     per_input = span.features.num_features / span.features.input_dim  # V^T V at its mean
