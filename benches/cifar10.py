@@ -1,4 +1,4 @@
-"""CIFAR-10 frogs and trucks, both methods: n=10 at p=100,000, standardised and raw; n=30 at p=3dn (EXHUME_DATA)."""
+"""CIFAR-10 frogs and trucks: n=10 at p=3.25dn with both methods, raw pixels at 8 x 8, n=30 at p=3dn (EXHUME_DATA)."""
 
 import resource
 import sys
@@ -10,17 +10,17 @@ from exhume.gallery import save_gallery
 
 DESCENT_STEPS = 300
 CASES = (
-    ("exact", 5, 100_000, "subset"),
-    ("exact", 5, 100_000, "none"),
-    ("descent", 5, 100_000, "subset"),
-    ("exact", 15, 3 * 3072 * 30, "subset"),
+    ("exact", 5, 100_000, "subset", 32),
+    ("descent", 5, 100_000, "subset", 32),
+    ("exact", 5, 6_240, "none", 8),
+    ("exact", 15, 3 * 3072 * 30, "subset", 32),
 )
 
 
 def main() -> None:
     rows = []
-    for method, per_class, width, standardise in CASES:
-        training = data.load("cifar10", per_class=per_class, standardise=standardise)
+    for method, per_class, width, standardise, size in CASES:
+        training = data.load("cifar10", per_class=per_class, standardise=standardise, size=size)
         victim = exhume.RandomFeatures(num_features=width).fit(training.inputs, training.labels)
         assert training.picture is not None
         knowledge = exhume.Knowledge.about(training.labels)
@@ -36,7 +36,7 @@ def main() -> None:
             (
                 method,
                 2 * per_class,
-                "raw pixels" if standardise == "none" else "standardised",
+                f"{'raw' if standardise == 'none' else 'standardised'}, {size} x {size}",
                 f"{sum(errors) / len(errors):.1e}",
                 f"{max(errors):.1e}",
                 f"{norms:.1e}" if result.norms_determined else "-",

@@ -22,7 +22,7 @@ from exhume.span import Point, Span
 
 _MOST_VISIBLE = 32  # eigenvalues that are looked at
 _IDLE_SHARE = 1e-3  # relative residual that a row must be worth
-_TWIN_COSINE = 0.95
+_TWIN_COSINE = 0.98
 _NULL_DRAWS = 3
 _GROWTH = 1.4
 _LEAST_RATIO = 1.25  # equations per unknown below which no search for more rows is begun
