@@ -1,4 +1,4 @@
-"""CIFAR-10 frogs and trucks: n=10 at p=3.25dn with both methods, raw pixels at 8 x 8, n=30 at p=3dn (EXHUME_DATA)."""
+"""CIFAR-10 frogs and trucks: n=10 at p=3.25dn with both methods, raw pixels, n=30 at p=3dn (EXHUME_DATA)."""
 
 import resource
 import sys
@@ -13,6 +13,7 @@ CASES = (
     ("exact", 5, 100_000, "subset", 32),
     ("descent", 5, 100_000, "subset", 32),
     ("exact", 5, 6_240, "none", 8),
+    ("exact", 5, 100_000, "none", 32),
     ("exact", 15, 3 * 3072 * 30, "subset", 32),
 )
 

@@ -23,9 +23,9 @@ from exhume.span import Point, Span
 
 # All constants below were chosen on sphere d=30, n=20 at p = 1.75dn to 5dn and CIFAR-10 n=10 at 3.25dn.
 DAMPING = 0.015  # of the stochastic steps, in units of the mean Gauss-Newton matrix
-# Samples that resemble each other (raw images have cosines of 0.7 to 0.95) need more of it: a start that has not come
-# below a residual of 0.3 in 100 steps gets this.
-_MORE_DAMPING, _SLOW_AFTER, _SLOW_ABOVE = 0.1, 100, 0.3
+# Samples that resemble each other (raw images have cosines of 0.7 to 0.95) need more of it: a start gets this once its
+# rows have such a mean |cosine|, or if it has not come below such a residual in 100 steps.
+_MORE_DAMPING, _ALIKE_ABOVE, _SLOW_AFTER, _SLOW_ABOVE = 0.1, 0.4, 100, 0.3
 FOUND = 3e-5  # relative residual at which the samples are found
 STEPS_PER_START = 900
 _CYCLE = 300  # stochastic steps after which the full equation is tried in any case
@@ -164,7 +164,8 @@ class Search:
             if state.step % self._check_every:
                 continue
             typical = sorted(state.recent[-_RECENT:])[len(state.recent[-_RECENT:]) // 2]
-            if state.step >= _SLOW_AFTER and typical > _SLOW_ABOVE:
+            slow = state.step >= _SLOW_AFTER and typical > _SLOW_ABOVE
+            if slow or likeness(state.rows[: self.count]) > _ALIKE_ABOVE:
                 state.damping = _MORE_DAMPING
             if (typical < self._try_below and state.step >= state.wait) or state.step % self._cycle == 0:
                 point = self._try_to_finish(state)
@@ -271,6 +272,13 @@ def drop_rows(point: Point, count: int) -> torch.Tensor:
         inverse = (inverse - pivot * inverse[out])[rest][:, rest]
         kept = [kept[index] for index in rest]
     return torch.cat([point.samples[kept], point.rows[point.num_samples :]])
+
+
+def likeness(samples: torch.Tensor) -> float:
+    """The mean |cosine| of two different rows; 0 for a single one."""
+    unit = torch.nn.functional.normalize(samples, dim=1)
+    pairs = samples.shape[0] * (samples.shape[0] - 1)
+    return float((unit @ unit.T).abs().fill_diagonal_(0).sum()) / max(pairs, 1)
 
 
 def agreement(samples: torch.Tensor, others: torch.Tensor) -> float:
