@@ -44,6 +44,12 @@ def test_pickles_are_refused_and_not_run(path, save, tmp_path, monkeypatch):
     assert not (tmp_path / "should-never-exist").exists()
 
 
+def test_headers_of_every_length_are_read(path):
+    for length in range(0, 512, 8):  # one of them has the low byte that opens a pickle
+        files.write_tensors(path, {"x": torch.ones(1)}, {"padding": "a" * length})
+        assert torch.equal(files.read_tensors(path)["x"], torch.ones(1))
+
+
 def test_missing_file_is_named(path):
     with pytest.raises(FileError, match="does not exist"):
         files.read_tensors(path)

@@ -15,9 +15,11 @@ import torch
 
 from exhume.errors import FileError
 
-# What a pickle or a torch.save archive starts with: protocol 2+ pickles, and the zip that wraps newer ones.
+# What a pickle or a torch.save archive starts with: protocol 2+ pickles, and the zip that wraps newer ones. The
+# length that opens a safetensors file may start with the same bytes, but the brace of its header follows at once.
 _PICKLE_MAGIC = b"\x80"
 _ZIP_MAGIC = b"PK"
+_HEADER_AT = 8
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -92,8 +94,8 @@ def _read(path: Path, read: Callable[[str], Any]) -> Any:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            start = file.read(2)
-        if start[:1] == _PICKLE_MAGIC or start == _ZIP_MAGIC:
+            start = file.read(_HEADER_AT + 1)
+        if start.startswith((_PICKLE_MAGIC, _ZIP_MAGIC)) and start[_HEADER_AT:] != b"{":
             raise FileError(
                 f"{path} is a pickle or a torch.save archive; exhume reads weights only from safetensors "
                 "(convert with safetensors.torch.save_file), because a pickle can run code"

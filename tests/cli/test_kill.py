@@ -31,7 +31,7 @@ def test_killed_attack_resumes_to_the_same_answer(exhume_command, tmp_path, meth
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 
     def finish(*more):
-        subprocess.run(command(small_run, method, *more), env=environment, stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(command(small_run, method, *more), env=environment, check=False)
         result = json.loads((small_run / method / "result.json").read_text())
         return read_tensors(small_run / method / "reconstruction.safetensors"), result
 
