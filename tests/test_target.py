@@ -1,6 +1,7 @@
 """Targets refuse what cannot be attacked and come back from disk as they were."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -78,3 +79,24 @@ def test_damaged_description_is_a_clear_error(features, tmp_path, change, messag
     (tmp_path / "victim.json").write_text(json.dumps(description | change))
     with pytest.raises((FileError, InputError), match=message):
         Target.load(tmp_path)
+
+
+def test_surviving_features_are_all_that_is_attacked_and_come_back(features, tmp_path):
+    surviving = torch.tensor([4, 7, 30])
+    target = Target(features, torch.arange(3.0), Knowledge(num_samples=1), surviving=surviving)
+    inputs = torch.randn((2, 12), generator=torch.Generator().manual_seed(0))
+    expected = features.forward(inputs)[:, surviving]
+    assert torch.equal(target.features.forward(inputs), expected)
+    target.save(tmp_path)
+    again = Target.load(tmp_path)
+    assert torch.equal(again.features.forward(inputs), expected)
+    assert again.fingerprint == target.fingerprint
+    renamed = replace(target, knowledge=Knowledge(num_samples=2))
+    assert torch.equal(renamed.features.forward(inputs), expected)
+    assert target.fingerprint != replace(target, surviving=torch.tensor([4, 7, 31])).fingerprint
+
+
+@pytest.mark.parametrize("indices", [[50], [-1], [3, 3], []])
+def test_wrong_surviving_features_are_refused(features, indices):
+    with pytest.raises(InputError, match="surviving features"):
+        Target(features, torch.ones(max(len(indices), 1)), surviving=torch.tensor(indices, dtype=torch.int64))

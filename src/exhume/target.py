@@ -65,18 +65,27 @@ class Target:
         displacement: trained minus initial head, (k, p); a vector (p,) is taken as one output.
         knowledge: what the attacker is assumed to know.
         input_shape: shape of one input, such as (3, 32, 32); (d,) for plain vectors.
+        surviving: indices of the features that a pruned head still reads; `displacement` has a column for each, and
+            `features` is the map onto them.
+        features: the map that is attacked: `feature_map`, or its surviving part.
     """
 
     feature_map: FeatureMap
     displacement: torch.Tensor
     knowledge: Knowledge = field(default_factory=Knowledge)
     input_shape: tuple[int, ...] = ()
+    surviving: torch.Tensor | None = None
+    features: FeatureMap = field(init=False)
 
     def __post_init__(self) -> None:
+        features = self.feature_map
+        if self.surviving is not None:
+            features = features.subset(_checked_indices(self.surviving, features.num_features))
+        object.__setattr__(self, "features", features)
         displacement = torch.atleast_2d(torch.as_tensor(self.displacement).detach())
         if not displacement.is_floating_point():
             raise InputError(f"weights must be floating-point numbers, not {displacement.dtype}")
-        num_features, input_dim = self.feature_map.num_features, self.feature_map.input_dim
+        num_features, input_dim = features.num_features, features.input_dim
         if displacement.ndim != 2 or displacement.shape[1] != num_features:
             raise InputError(
                 f"displacement of shape {tuple(self.displacement.shape)} does not fit {num_features} features; "
@@ -102,6 +111,8 @@ class Target:
         """A hash of the weights and the features: results of another target do not belong to this one."""
         digest = hashlib.sha256(json.dumps(self.feature_map.to_json(), sort_keys=True).encode())
         digest.update(self.displacement.cpu().numpy().tobytes())
+        if self.surviving is not None:
+            digest.update(self.surviving.cpu().numpy().tobytes())
         return digest.hexdigest()
 
     @property
@@ -116,7 +127,10 @@ class Target:
 
     def save(self, folder: Path) -> None:
         """Writes what a thief would hold: `victim.safetensors` and `victim.json`."""
-        files.write_tensors(Path(folder) / _WEIGHTS, {"displacement": self.displacement})
+        tensors = {"displacement": self.displacement}
+        if self.surviving is not None:
+            tensors["surviving"] = self.surviving
+        files.write_tensors(Path(folder) / _WEIGHTS, tensors)
         files.write_json(
             Path(folder) / _DESCRIPTION,
             {
@@ -138,7 +152,16 @@ class Target:
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise FileError(f"{folder} does not hold a whole victim: {error}") from error
         feature_map = _build_features(features, memory_budget=memory_budget, device=device)
-        return cls(feature_map, displacement, knowledge, shape)
+        return cls(feature_map, displacement, knowledge, shape, tensors.get("surviving"))
+
+
+def _checked_indices(indices: torch.Tensor, num_features: int) -> torch.Tensor:
+    """The indices of surviving features, if they are some."""
+    if indices.ndim != 1 or indices.is_floating_point() or indices.numel() == 0:
+        raise InputError(f"surviving features are a list of indices, not a {indices.dtype} of {tuple(indices.shape)}")
+    if int(indices.min()) < 0 or int(indices.max()) >= num_features or indices.unique().numel() < indices.numel():
+        raise InputError(f"surviving features must be different numbers from 0 to {num_features - 1}")
+    return indices
 
 
 def _build_features(value: dict[str, Any], **options: Any) -> FeatureMap:

@@ -118,7 +118,7 @@ class Attack(ABC):
             _check_equations(target, count, allow_underdetermined)
         settings = {"method": self.name, "options": asdict(self), "num_samples": count, "seed": seed}
         problem = Problem(
-            features=CountedFeatures.open(target.feature_map, count or 1),
+            features=CountedFeatures.open(target.features, count or 1),
             target=target,
             num_samples=count,
             generator=generator_for(seed, f"{self.name} attack"),
@@ -126,7 +126,7 @@ class Attack(ABC):
             progress=progress or (lambda event: None),
             max_passes=max_passes,
         )
-        features = target.feature_map
+        features = target.features
         with threads_for(features.num_features * features.input_dim * (count or 1)):
             return self._solve_and_judge(problem, seed)
 
@@ -183,7 +183,7 @@ class Attack(ABC):
 
 def count_unknowns(target: Target, num_samples: int) -> int:
     """Unknowns of so many samples and their coefficients."""
-    features = target.feature_map
+    features = target.features
     return forecast(
         target.num_parameters, features.input_dim, num_samples, target.num_outputs, features.activation
     ).unknowns
@@ -194,6 +194,6 @@ def _check_equations(target: Target, count: int, allow_underdetermined: bool) ->
     if target.num_parameters <= unknowns and not allow_underdetermined:
         raise InputError(
             f"{target.num_parameters} equations cannot determine {unknowns} unknowns "
-            f"({count} samples of dimension {target.feature_map.input_dim}); "
+            f"({count} samples of dimension {target.features.input_dim}); "
             "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
         )

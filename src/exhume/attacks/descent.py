@@ -97,11 +97,11 @@ class Descent(Attack):
             state,
             step_size=self.step_size or paper_step_size(target),
             momentum=self.momentum,
-            radius=math.sqrt(target.feature_map.input_dim),
+            radius=math.sqrt(target.features.input_dim),
             keep_going=keep_going,
         )
         problem.progress(ProgressEvent(state.step, state.step, loss, features.ledger.passes))
-        signs = target.feature_map.activation.signs_identified
+        signs = target.features.activation.signs_identified
         notes = ["Norms: every sample is kept at norm sqrt(d), so only directions are recovered."]
         if not signs:
             notes.append("Signs: the descent leaves them open for this activation; compare up to sign.")
@@ -139,7 +139,7 @@ def paper_step_size(target: Target) -> float:
     """The paper's step size for a target: by input dimension for images, one figure for plain vectors."""
     if len(target.input_shape) == 1:
         return VECTOR_STEP
-    return IMAGE_STEP_PER_COORDINATE * target.feature_map.input_dim
+    return IMAGE_STEP_PER_COORDINATE * target.features.input_dim
 
 
 def _is_noted(step: int) -> bool:

@@ -51,9 +51,9 @@ class Exact(Attack):
 
     def run(self, problem: Problem) -> Proposal:
         """Searches in float32, then decides signs and polishes."""
-        if not isinstance(problem.target.feature_map, RowFeatureMap):
+        if not isinstance(problem.target.features, RowFeatureMap):
             raise InputError("exact attacks features of the form act(V x), such as random features, and no others yet")
-        if problem.target.feature_map.input_dim < 2:
+        if problem.target.features.input_dim < 2:
             raise InputError(
                 "a sample of one number has no direction to recover; the input dimension must be at least 2"
             )
@@ -77,15 +77,15 @@ class Exact(Attack):
 
 def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
     """Turns rows of the working equation into samples: refined, signed, polished, with norms and labels."""
-    target, activation = problem.target, problem.target.feature_map.activation
-    radius = math.sqrt(target.feature_map.input_dim)
+    target, activation = problem.target, problem.target.features.activation
+    radius = math.sqrt(target.features.input_dim)
     span = working_span(problem, count)
     # Found rows are near enough to read the signs off; others are taken to the bottom of their minimum first.
     patience = Patience(0 if outcome.found or monitor.ended else 8, window=3)
     point = levenberg_marquardt(span, outcome.rows, patience, radius=radius, inner=Inner(20, 0.03))
     free_norms = activation.identifies_norm
-    wide = target.feature_map.num_features * target.feature_map.input_dim
-    double = target.feature_map.dtype == torch.float64 or wide <= _CHEAP_IN_DOUBLE
+    wide = target.features.num_features * target.features.input_dim
+    double = target.features.dtype == torch.float64 or wide <= _CHEAP_IN_DOUBLE
     settled = outcome.found or outcome.reproduced
     if free_norms and settled:
         span, point = _free_the_norms(problem, count, point, double)

@@ -37,7 +37,7 @@ def estimate_samples(problem: Problem, monitor: Monitor) -> tuple[int, Outcome, 
         residual], ...]} in the order tried.
     """
     target = problem.target
-    cap = max(1, int(target.num_parameters / (_LEAST_RATIO * target.feature_map.input_dim)))
+    cap = max(1, int(target.num_parameters / (_LEAST_RATIO * target.features.input_dim)))
     span = monitor.span_for(1)
     visible = max(1, visible_directions(span, span.without_nuisance(), problem.generator))
     rows = min(cap, math.ceil(1.5 * visible) + 2)

@@ -58,6 +58,9 @@ class FeatureMap(Protocol):
             linear_rows: how many of the last rows pass without the activation (maps of the form act(V x) only).
         """
 
+    def subset(self, rows: slice | torch.Tensor) -> Self:
+        """Some of the features."""
+
     def with_dtype(self, dtype: torch.dtype) -> Self:
         """The same map in another precision, sharing its weights."""
 
@@ -80,6 +83,3 @@ class RowFeatureMap(FeatureMap, Protocol):
 
     def with_activation(self, activation: str | Activation) -> Self:
         """The same V under another activation."""
-
-    def subset(self, rows: slice | torch.Tensor) -> Self:
-        """Some of the features."""
