@@ -86,13 +86,13 @@ def test_surviving_features_are_all_that_is_attacked_and_come_back(features, tmp
     target = Target(features, torch.arange(3.0), Knowledge(num_samples=1), surviving=surviving)
     inputs = torch.randn((2, 12), generator=torch.Generator().manual_seed(0))
     expected = features.forward(inputs)[:, surviving]
-    assert torch.equal(target.features.forward(inputs), expected)
+    torch.testing.assert_close(target.features.forward(inputs), expected)
     target.save(tmp_path)
     again = Target.load(tmp_path)
-    assert torch.equal(again.features.forward(inputs), expected)
+    torch.testing.assert_close(again.features.forward(inputs), expected)
     assert again.fingerprint == target.fingerprint
     renamed = replace(target, knowledge=Knowledge(num_samples=2))
-    assert torch.equal(renamed.features.forward(inputs), expected)
+    torch.testing.assert_close(renamed.features.forward(inputs), expected)
     assert target.fingerprint != replace(target, surviving=torch.tensor([4, 7, 31])).fingerprint
 
 

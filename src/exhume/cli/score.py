@@ -48,7 +48,7 @@ def score_run(folder: RunFolder, method: str, memory_budget: str = "4GB") -> tup
         non_members=secret.non_members if len(secret.non_members) else None,
         true_labels=secret.labels,
         to_pictures=picture.to_pictures if picture else None,
-        features=target.feature_map.forward,
+        features=target.features.forward,
     )
     value = {"method": method, "verdict": result.certificate.verdict, "passes": result.passes, **judged.to_json()}
     files.write_json(score_file, value)
