@@ -1,0 +1,39 @@
+"""Networks: architectures by name. They are public knowledge; training them is the victims' room."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from exhume.errors import InputError, unknown_name
+from exhume.networks.base import Network
+from exhume.networks.resnet import ResNet
+from exhume.networks.two_layer import TwoLayer
+from exhume.networks.vit import VisionTransformer
+
+NETWORKS: dict[str, type[Network]] = {network.name: network for network in (TwoLayer, ResNet, VisionTransformer)}
+
+
+def build(name: str, config: Mapping[str, Any], seed: int = 0) -> Network:
+    """A network by its name and its constructor's arguments, as `Network.config` gives them.
+
+    Args:
+        name: a key of `NETWORKS`.
+        config: the constructor's arguments but the seed.
+        seed: of the initial weights; any will do if a state dict is loaded afterwards.
+    """
+    if name not in NETWORKS:
+        raise unknown_name("network", name, NETWORKS)
+    parameters = dict(inspect.signature(NETWORKS[name]).parameters)
+    del parameters["seed"]
+    required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
+    wrong = sorted(set(config) - set(parameters))
+    missing = [key for key in required if key not in config]
+    if wrong or missing:
+        problem = f"has no setting {', '.join(wrong)}" if wrong else f"needs {', '.join(missing)}"
+        raise InputError(f"{name} {problem}; valid: {', '.join(parameters)}, of which needed: {', '.join(required)}")
+    return NETWORKS[name](**config, seed=seed)
+
+
+__all__ = ["NETWORKS", "Network", "ResNet", "TwoLayer", "VisionTransformer", "build"]
