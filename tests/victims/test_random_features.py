@@ -5,8 +5,10 @@ import pytest
 import torch
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import exhume
+from exhume import data
 from exhume.errors import InputError
-from exhume.target import Knowledge
+from exhume.target import Knowledge, Target
 from exhume.victims import RandomFeatures
 
 
@@ -91,6 +93,85 @@ def test_target_is_the_public_part_and_knows_nothing_unless_told(problem):
     assert torch.equal(victim.target().displacement, victim.theta_)
     assert victim.target().knowledge == Knowledge()
     assert victim.target(knowledge=Knowledge(num_samples=8)).knowledge.num_samples == 8
+
+
+@pytest.mark.parametrize("method", ["obs", "magnitude"])
+@pytest.mark.parametrize("budget", ["1GB", 0])
+def test_pruned_victim_predicts_with_the_survivors_alone(problem, method, budget):
+    inputs, labels = problem
+    whole = RandomFeatures(num_features=120, dtype="float64", memory_budget=budget).fit(inputs, labels)
+    pruned = whole.prune(inputs, labels, 0.25, method)
+    assert pruned.theta_.shape == (1, 30)
+    assert whole.theta_.shape == (1, 120)
+    assert whole.surviving_ is None
+    features = whole.feature_map_.forward(inputs)[:, pruned.surviving_]
+    np.testing.assert_allclose(pruned.predict(inputs), (features @ pruned.theta_[0]).numpy(), rtol=1e-12)
+    expected = float((features @ pruned.theta_[0] - labels).square().mean())
+    assert pruned.training_loss_ == pytest.approx(expected, rel=1e-6, abs=1e-20)
+    assert (pruned.training_loss_ < 1e-18) == (method == "obs")
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.5])
+def test_surgeon_leaves_the_solution_on_the_survivors(problem, ridge):
+    inputs, labels = problem
+    pruned = (
+        RandomFeatures(num_features=120, dtype="float64", ridge=ridge).fit(inputs, labels).prune(inputs, labels, 0.2)
+    )
+    features = pruned.feature_map_.forward(inputs)[:, pruned.surviving_]  # (8, 24)
+    shifted = features @ features.T + 8 * ridge * torch.eye(8, dtype=torch.float64)
+    torch.testing.assert_close(pruned.theta_[0], features.T @ torch.linalg.solve(shifted, labels.double()))
+
+
+@pytest.mark.parametrize("method", ["obs", "magnitude"])
+def test_target_of_a_pruned_victim_satisfies_the_span_equation_on_the_survivors(problem, method, tmp_path):
+    inputs, labels = problem
+    both = torch.stack((labels, labels.square()), dim=1)
+    pruned = RandomFeatures(num_features=120, dtype="float64").fit(inputs, both).prune(inputs, both, 0.5, method)
+    pruned.target().save(tmp_path)
+    for target in (pruned.target(), Target.load(tmp_path)):
+        features = target.features.forward(inputs).T  # (60, 8)
+        best = features @ torch.linalg.lstsq(features, target.displacement.T).solution
+        torch.testing.assert_close(best.T, target.displacement, atol=1e-12, rtol=1e-9)
+
+
+def test_pruned_weights_still_give_the_training_inputs_away():
+    training = data.load("sphere", dim=12, samples=4, seed=0)
+    whole = RandomFeatures(num_features=12 * 4 * 8).fit(training.inputs, training.labels)
+    for method in ("obs", "magnitude"):
+        pruned = whole.prune(training.inputs, training.labels, 0.5, method)
+        result = exhume.reconstruct(pruned.target(), num_samples=4)
+        assert exhume.score(result, training.inputs).error < 1e-5
+
+
+def test_victim_with_nothing_pruned_is_the_same_model(problem):
+    inputs, labels = problem
+    whole = RandomFeatures(num_features=50, dtype="float64").fit(inputs, labels)
+    torch.testing.assert_close(whole.prune(inputs, labels, 1.0).theta_, whole.theta_)
+    assert torch.equal(whole.prune(inputs, labels, 1.0, "magnitude").theta_, whole.theta_)
+
+
+@pytest.mark.parametrize("keep", [0.0, -0.5, 1.5, float("nan")])
+def test_shares_out_of_range_are_named(problem, keep):
+    with pytest.raises(InputError, match=f"above 0 and at most 1; got {keep}"):
+        RandomFeatures(num_features=50).fit(*problem).prune(*problem, keep)
+
+
+def test_what_cannot_be_pruned_is_refused(problem):
+    inputs, labels = problem
+    whole = RandomFeatures(num_features=50).fit(inputs, labels)
+    with pytest.raises(InputError, match="'wanda'; valid: magnitude, obs"):
+        whole.prune(inputs, labels, 0.5, "wanda")
+    with pytest.raises(InputError, match="pruned already, to 25 features"):
+        whole.prune(inputs, labels, 0.5).prune(inputs, labels, 0.5)
+    with pytest.raises(InputError, match="inputs that it was trained on"):
+        whole.prune(-inputs, labels, 0.5)
+    with pytest.raises(InputError, match="y has 2 outputs; valid: 1"):
+        whole.prune(inputs, torch.stack((labels, labels), 1), 0.5)
+    signs = labels.sign()
+    logistic = RandomFeatures(num_features=50, loss="logistic", max_steps=10).fit(inputs, signs)
+    with pytest.raises(InputError, match="not logistic; valid here: magnitude"):
+        logistic.prune(inputs, signs, 0.5)
+    assert logistic.prune(inputs, signs, 0.5, "magnitude").theta_.shape == (1, 25)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +12,10 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from exhume.activations import Activation
-from exhume.errors import InputError
+from exhume.errors import InputError, unknown_name
 from exhume.features import GaussianMatrix, RandomFeatureMap
 from exhume.target import Knowledge, Target
+from exhume.victims.pruning import magnitude, optimal_brain_surgeon
 from exhume.victims.training import logistic_coefficients, ridge_coefficients
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -38,8 +40,9 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         step_size, max_steps: of the logistic descent; the paper's 1e-3 and 10^6.
 
     Attributes:
-        theta_: the trained weights, (k, p).
-        feature_map_: phi.
+        theta_: the trained weights, (k, p), or (k, p') of the surviving features.
+        feature_map_: phi, all of it.
+        surviving_: indices of the features that survived pruning (p',); None if the victim is whole.
         training_loss_: mean loss on the training set.
     """
 
@@ -69,10 +72,7 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
 
     def fit(self, X: ArrayLike | torch.Tensor, y: ArrayLike | torch.Tensor) -> RandomFeatures:
         """Trains theta on rows X (n, d) and labels y, (n,) or (n, k)."""
-        inputs, targets = validate_data(
-            self, X=_as_numpy(X), y=_as_numpy(y), multi_output=True, y_numeric=True, dtype=np.float64
-        )
-        targets = targets.astype(np.float64)
+        inputs, targets = self._validated(X, y, reset=True)
         self._check_settings(targets)
         matrix = GaussianMatrix(
             self.num_features,
@@ -82,32 +82,63 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             device=self.device,
         )
         self.feature_map_ = RandomFeatureMap(matrix, self.activation, _DTYPES[self.dtype])
-        labels = torch.from_numpy(targets.reshape(len(targets), -1)).to(self.device)  # (n, k)
-        features = self.feature_map_.forward(torch.from_numpy(np.require(inputs, requirements="W")))  # (n, p)
+        labels = _columns(targets).to(self.device)  # (n, k)
+        features = self.feature_map_.forward(torch.from_numpy(inputs))  # (n, p)
         gram = _gram(features)
         if self.loss == "square":
             coefficients = ridge_coefficients(gram, labels, self.ridge)
         else:
             coefficients = logistic_coefficients(gram, labels, self.step_size, self.max_steps)
         self.theta_ = (coefficients.to(features.dtype).T @ features).detach()  # (k, p)
-        outputs = gram @ coefficients
-        if self.loss == "square":
-            self.training_loss_ = float((outputs - labels).square().mean())
-        else:
-            self.training_loss_ = float(torch.nn.functional.softplus(-labels * outputs).mean())
+        self.training_loss_ = self._mean_loss(gram @ coefficients, labels)
+        self.surviving_: torch.Tensor | None = None
         self._single_output = targets.ndim == 1
         return self
+
+    def prune(
+        self,
+        X: ArrayLike | torch.Tensor,
+        y: ArrayLike | torch.Tensor,
+        keep: float,
+        method: Literal["obs", "magnitude"] = "obs",
+        block: int | None = None,
+    ) -> RandomFeatures:
+        """A fitted copy with a share of the features removed; this victim stays whole.
+
+        Args:
+            X, y: what it was trained on: the surgeon re-adjusts to X, the training loss is that on both.
+            keep: p'/p, the share that survives, above 0 and at most 1.
+            method: "obs", Optimal Brain Surgeon (square loss only), or "magnitude", the largest weights as they are.
+            block: of `optimal_brain_surgeon`.
+        """
+        check_is_fitted(self)
+        inputs, targets = self._validated(X, y, reset=False)
+        labels, width = _columns(targets).to(self.device), self.theta_.shape[1]
+        if self.surviving_ is not None:
+            raise InputError(f"this victim is pruned already, to {width} features; prune the whole one instead")
+        if labels.shape[1] != len(self.theta_):
+            raise InputError(f"y has {labels.shape[1]} outputs; valid: {len(self.theta_)}, as in training")
+        if not 0 < keep <= 1:
+            raise InputError(f"keep is the share of features that survive, above 0 and at most 1; got {keep}")
+        count = max(1, round(keep * width))
+        pruned = copy.copy(self)
+        if method == "magnitude":
+            pruned.surviving_, pruned.theta_ = magnitude(self.theta_, count)
+        elif method == "obs":
+            if self.loss != "square":
+                raise InputError(f"obs prunes victims of square loss, not {self.loss}; valid here: magnitude")
+            features = self.feature_map_.forward(torch.from_numpy(inputs))  # (n, p)
+            pruned.surviving_, pruned.theta_ = optimal_brain_surgeon(features, self.theta_, count, block, self.ridge)
+        else:
+            raise unknown_name("pruning method", method, ("obs", "magnitude"))
+        pruned.training_loss_ = self._mean_loss(pruned._outputs(inputs), labels)
+        return pruned
 
     def predict(self, X: ArrayLike | torch.Tensor) -> NDArray[np.float64]:
         """f(x) for every row, (n,) or (n, k); computed in float64 so that it does not depend on the batch."""
         check_is_fitted(self)
         rows = validate_data(self, X=_as_numpy(X), reset=False, dtype=np.float64)
-        inputs = torch.from_numpy(np.require(rows, requirements="W")).to(self.device)
-        outputs = torch.zeros((len(rows), self.theta_.shape[0]), dtype=torch.float64, device=self.device)
-        for columns, part in self.feature_map_.matrix.chunks(torch.float64):
-            values = self.feature_map_.activation.value(inputs @ part.T)
-            outputs += values @ self.theta_[:, columns].double().T
-        predictions: NDArray[np.float64] = outputs.cpu().numpy()
+        predictions: NDArray[np.float64] = self._outputs(np.require(rows, requirements="W")).cpu().numpy()
         return predictions[:, 0] if self._single_output else predictions
 
     def target(self, *, input_shape: tuple[int, ...] = (), knowledge: Knowledge | None = None) -> Target:
@@ -118,7 +149,30 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             knowledge: what the attacker is assumed to know besides; by default nothing.
         """
         check_is_fitted(self)
-        return Target(self.feature_map_, self.theta_, knowledge or Knowledge(), input_shape)
+        return Target(self.feature_map_, self.theta_, knowledge or Knowledge(), input_shape, self.surviving_)
+
+    def _outputs(self, rows: NDArray[np.float64]) -> torch.Tensor:
+        """f(x) in float64, (n, k)."""
+        inputs = torch.from_numpy(rows).to(self.device)
+        outputs = torch.zeros((len(rows), self.theta_.shape[0]), dtype=torch.float64, device=self.device)
+        whole = self.feature_map_
+        features = whole if self.surviving_ is None else whole.subset(self.surviving_)
+        for columns, part in features.matrix.chunks(torch.float64):
+            values = features.activation.value(inputs @ part.T)
+            outputs += values @ self.theta_[:, columns].double().T
+        return outputs
+
+    def _mean_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        if self.loss == "square":
+            return float((outputs - labels).square().mean())
+        return float(torch.nn.functional.softplus(-labels * outputs).mean())
+
+    def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Rows (n, d) and labels (n,) or (n, k), as scikit-learn checks them."""
+        inputs, targets = validate_data(
+            self, X=_as_numpy(X), y=_as_numpy(y), reset=reset, multi_output=True, y_numeric=True, dtype=np.float64
+        )
+        return np.require(inputs, requirements="W"), targets.astype(np.float64)
 
     def _check_settings(self, y: NDArray[np.float64]) -> None:
         if self.dtype not in _DTYPES:
@@ -141,6 +195,11 @@ def _gram(features: torch.Tensor) -> torch.Tensor:
         wide = part.double()
         gram.addmm_(wide, wide.T)
     return gram
+
+
+def _columns(targets: NDArray[np.float64]) -> torch.Tensor:
+    """Labels (n,) or (n, k) as (n, k)."""
+    return torch.from_numpy(targets.reshape(len(targets), -1))
 
 
 def _as_numpy(value: Any) -> Any:
