@@ -100,15 +100,18 @@ def test_dependent_samples_and_dead_features_are_no_obstacle():
     assert not {4, 44} & set(optimal_brain_surgeon(phi, theta, 58)[0].tolist())
 
 
-def test_a_feature_that_nothing_can_replace_survives_until_the_loss_has_to_rise():
-    phi, labels, _ = problem(samples=5, features=40)
-    phi[0] = 0
-    phi[0, 17] = 1.0  # sample 0 is seen by feature 17 alone
-    labels[0] = 1e-3  # and needs so little of it that its saliency without the rest would be the smallest
+@pytest.mark.parametrize("block", [1, 5, 30])
+def test_features_that_only_each_other_can_replace_do_not_go_together(block):
+    phi, labels, _ = problem(samples=5, features=80)
+    phi[0], phi[:, [17, 18]] = 0, 0
+    phi[0, [17, 18]] = 1.0  # sample 0 is seen by these two alone, and they see nothing else
+    phi[1, phi.sum(0) == 0] = 1.0  # no feature is dead
+    labels[0] = 1e-6  # and sample 0 needs so little of them that both are the cheapest to remove
     theta = solution(phi, labels)
-    surviving, weights = optimal_brain_surgeon(phi, theta, 5)
-    assert 17 in surviving
-    assert (phi[:, surviving] @ weights.T - labels).abs().max() < 1e-9
+    for keep in (70, 40, 5):
+        surviving, weights = optimal_brain_surgeon(phi, theta, keep, block=block)
+        assert len({17, 18} & set(surviving.tolist())) == 1
+        assert (phi[:, surviving] @ weights.T - labels).abs().max() < 1e-9
 
 
 def test_float32_weights_stay_float32_and_in_the_span():

@@ -10,6 +10,7 @@ from exhume import data
 from exhume.errors import InputError
 from exhume.target import Knowledge, Target
 from exhume.victims import RandomFeatures
+from exhume.victims.training import logistic_coefficients
 
 
 @pytest.fixture
@@ -59,6 +60,13 @@ def test_logistic_coefficients_follow_plain_gradient_descent_on_theta(problem):
         (gradient,) = torch.autograd.grad(loss, theta)
         theta = (theta - 1e-2 * gradient).detach().requires_grad_(True)
     torch.testing.assert_close(victim.theta_[0], theta.detach(), atol=1e-12, rtol=1e-10)
+
+
+def test_logistic_descent_ends_when_nothing_moves_any_more():
+    labels = torch.tensor([[1.0], [-1.0], [1.0]], dtype=torch.float64)
+    gram = 1e6 * torch.eye(3, dtype=torch.float64)  # one step takes every margin to 500, where the slope is e^-500
+    coefficients = logistic_coefficients(gram, labels, step_size=1e-3, max_steps=10**12)
+    torch.testing.assert_close(coefficients, 5e-4 * labels)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float64", 1e-10)])
