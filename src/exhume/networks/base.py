@@ -39,11 +39,11 @@ class Network(nn.Module, ABC):
         """Features (m, p) of inputs (m, *input_shape)."""
 
     def features(self, inputs: Tensor) -> Tensor:
-        """phi(x), what the head reads: (m, p) from (m, *input_shape) or from flat rows (m, d)."""
+        """phi(x), what the head reads: (m, p) from (m, *input_shape), or from the same numbers in another shape."""
         return self.body(self._shaped(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """f(x): (m, k) from (m, *input_shape) or from flat rows (m, d)."""
+        """f(x): (m, k) from (m, *input_shape), or from the same numbers in another shape, such as rows (m, d)."""
         return self.head(self.features(inputs))
 
     @property
@@ -53,17 +53,15 @@ class Network(nn.Module, ABC):
 
     @property
     def num_features(self) -> int:
-        """p, the numbers that the head reads; p k of the paper's p^(L) are its weights."""
+        """p, the numbers that the head reads; the paper's p^(L) is k p."""
         return self.head.in_features
 
     def _shaped(self, inputs: Tensor) -> Tensor:
-        if tuple(inputs.shape[1:]) == self.input_shape:
-            return inputs
         size = math.prod(self.input_shape)
-        if inputs.ndim != 2 or inputs.shape[1] != size:
+        if inputs.ndim < 2 or inputs.shape[1:].numel() != size:
             raise InputError(
                 f"inputs of shape {tuple(inputs.shape)} do not fit a {self.name} network; "
-                f"valid: (m, {', '.join(map(str, self.input_shape))}) or (m, {size})"
+                f"valid: (m, {', '.join(map(str, self.input_shape))}) or any other shape of m times {size} numbers"
             )
         return inputs.reshape(-1, *self.input_shape)
 

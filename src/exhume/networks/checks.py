@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from exhume.errors import InputError
@@ -12,6 +13,13 @@ def whole_number(name: str, value: object, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"{name} is {value!r}; valid: a whole number of at least {least}")
     return value
+
+
+def positive_number(name: str, value: object) -> float:
+    """The value, if it is a finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise InputError(f"{name} is {value!r}; valid: a positive number")
+    return float(value)
 
 
 def square_image(image_shape: Any, least_side: int) -> tuple[int, int, int]:

@@ -11,13 +11,12 @@ from torch.nn import functional
 
 from exhume.errors import InputError
 from exhume.networks.base import Network, gaussian_convolution, gaussian_linear
-from exhume.networks.checks import square_image, whole_number
+from exhume.networks.checks import positive_number, square_image, whole_number
 from exhume.randomness import generator_for
 
 _LARGEST_PATCH = 16  # ViT-B/16
 _MOST_HEADS = 12  # ViT-B
 _MLP_RATIO = 4
-_TOKEN_STD = 0.02  # of the class token and the positions
 
 
 class Attention(nn.Module):
@@ -61,7 +60,8 @@ class VisionTransformer(Network):
 
     The paper trains "randomly initialized vision transformers akin to ViT-B/16" of several widths and gives neither
     depth nor initialisation. Chosen here: depth 2, matrices N(0, 1/fan_in), biases 0, class token and positions
-    N(0, 0.02^2).
+    N(0, token_std^2) with ViT's customary 0.02. Larger tokens make features that move less in training: the first norm
+    divides by their size, and so multiplies gradients.
 
     Args:
         image_shape: (C, side, side).
@@ -72,6 +72,7 @@ class VisionTransformer(Network):
         depth: encoder blocks; ViT-B has 12.
         num_heads: a divisor of the width; by default the largest up to ViT-B's 12.
         head_bias: whether the head has a bias.
+        token_std: of the initial class token and positions.
         seed: of the initial weights.
     """
 
@@ -87,6 +88,7 @@ class VisionTransformer(Network):
         depth: int = 2,
         num_heads: int | None = None,
         head_bias: bool = False,
+        token_std: float = 0.02,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -97,6 +99,7 @@ class VisionTransformer(Network):
         largest = _LARGEST_PATCH if side >= 2 * _LARGEST_PATCH else side // 2
         self.patch = _divisor("patch", patch, side, largest)
         self.num_heads = _divisor("num_heads", num_heads, width, _MOST_HEADS)
+        self.token_std = positive_number("token_std", token_std)
         generator = generator_for(seed, "vit weights")
         self.embedding = gaussian_convolution(
             channels,
@@ -108,8 +111,8 @@ class VisionTransformer(Network):
             bias=True,
         )
         tokens = (side // self.patch) ** 2 + 1
-        self.class_token = nn.Parameter(_TOKEN_STD * torch.randn((1, 1, width), generator=generator))
-        self.positions = nn.Parameter(_TOKEN_STD * torch.randn((1, tokens, width), generator=generator))
+        self.class_token = nn.Parameter(token_std * torch.randn((1, 1, width), generator=generator))
+        self.positions = nn.Parameter(token_std * torch.randn((1, tokens, width), generator=generator))
         self.blocks = nn.Sequential(*(EncoderBlock(width, self.num_heads, generator) for _ in range(depth)))
         self.norm = nn.LayerNorm(width, eps=1e-6)
         self.head = gaussian_linear(width, num_outputs, generator, bias=bool(head_bias))
@@ -125,6 +128,7 @@ class VisionTransformer(Network):
             "depth": len(self.blocks),
             "num_heads": self.num_heads,
             "head_bias": self.head.bias is not None,
+            "token_std": self.token_std,
         }
 
     def body(self, inputs: Tensor) -> Tensor:
