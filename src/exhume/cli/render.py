@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from exhume.attacks import Progress as Report
-from exhume.attacks import ProgressEvent
 
 # Seconds between lines of progress where there is no terminal to redraw.
 _PLAIN_EVERY = 10.0
@@ -29,7 +28,20 @@ def show(text: str, value: dict[str, Any], as_json: bool) -> None:
 
 @contextmanager
 def progress_of(label: str) -> Iterator[Report]:
-    """A bar on a terminal, a line every few seconds elsewhere; both on standard error."""
+    """An attack's progress: a bar on a terminal, a line every few seconds elsewhere; both on standard error."""
+    with _progress(label) as update:
+        yield lambda event: update(event.step, event.total, event.loss, f", {event.passes:.0f} passes")
+
+
+@contextmanager
+def training_progress_of(label: str) -> Iterator[Callable[[int, int, float], None]]:
+    """A training's progress, shown likewise."""
+    with _progress(label) as update:
+        yield lambda step, total, loss: update(step, total, loss, "")
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int, float, str], None]]:
     if not sys.stderr.isatty():
         yield _plain_lines(label)
         return
@@ -42,24 +54,16 @@ def progress_of(label: str) -> Iterator[Report]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=1, loss=1.0)
-
-        def update(event: ProgressEvent) -> None:
-            bar.update(task, total=max(event.total, 1), completed=event.step, loss=event.loss)
-
-        yield update
+        yield lambda step, total, loss, _: bar.update(task, total=max(total, 1), completed=step, loss=loss)
 
 
-def _plain_lines(label: str) -> Report:
+def _plain_lines(label: str) -> Callable[[int, int, float, str], None]:
     last = time.monotonic()
 
-    def update(event: ProgressEvent) -> None:
+    def update(step: int, total: int, loss: float, more: str) -> None:
         nonlocal last
         if time.monotonic() - last >= _PLAIN_EVERY:
             last = time.monotonic()
-            print(
-                f"{label}: step {event.step} of at most {event.total}, loss {event.loss:.2e}, "
-                f"{event.passes:.0f} passes",
-                file=sys.stderr,
-            )
+            print(f"{label}: step {step} of at most {total}, loss {loss:.2e}{more}", file=sys.stderr)
 
     return update
