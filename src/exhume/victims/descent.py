@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,38 +104,55 @@ def train(
         checkpoint: file to save the state to now and then.
         resume: continue from that file if it exists; the weights become the same to the bit.
     """
-    chosen, rows = losses.get(loss), _checked_inputs(network, inputs)
-    targets = _checked_targets(chosen, labels, rows, network)
-    asked = chosen.step_size if step_size is None else step_size
-    if tolerance is None:
-        tolerance = _STILL if weight_decay else _FITTED
-    plan = Plan(chosen, targets, asked, max_steps, tolerance, weight_decay, monotone=False)
-    _check_numbers(plan)
-    identity = "" if checkpoint is None else _identity(network, rows, plan, stable)
-    saved = TrainingCheckpoint(checkpoint, identity, resume)
-    initial_head, initial_bias = (_copy(each) for each in (network.head.weight, network.head.bias))
-    assert initial_head is not None
-    initial_first = _copy(network.first.weight) if isinstance(network, TwoLayer) else None
+    rows = _checked_inputs(network, inputs)
+    plan = _plan(network, rows, labels, losses.get(loss), step_size, max_steps, tolerance, weight_decay)
+    saved = TrainingCheckpoint(checkpoint, "" if checkpoint is None else _identity(network, rows, plan, stable), resume)
+    initial = copy.deepcopy(network.head)
+    initial_first = network.first.weight.detach().clone() if isinstance(network, TwoLayer) else None
     trajectory = _trajectory(network, rows, plan)
     with threads_for(trajectory.multiplications):
-        plan, steps, value, converged = _descend(trajectory, plan, stable, saved, progress)
+        taken, steps, value, converged = _descend(trajectory, plan, stable, saved, progress)
         drift = trajectory.drift()
         trajectory.finish()
     return Training(
-        network.eval(),
-        initial_head,
-        initial_bias,
-        initial_first,
-        steps,
-        value,
-        converged,
-        plan.step_size,
-        weight_decay,
-        loss,
-        trajectory.decay,
-        drift,
-        _note(asked, plan.step_size),
+        network=network.eval(),
+        initial_head=initial.weight.detach(),
+        initial_bias=None if initial.bias is None else initial.bias.detach(),
+        initial_first=initial_first,
+        steps=steps,
+        loss=value,
+        converged=converged,
+        step_size=taken.step_size,
+        weight_decay=weight_decay,
+        loss_name=loss,
+        decay=trajectory.decay,
+        drift=drift,
+        note=_note(plan.step_size, taken.step_size),
     )
+
+
+def _plan(
+    network: Network,
+    rows: Tensor,
+    labels: Tensor,
+    loss: Loss,
+    step_size: float | None,
+    max_steps: int,
+    tolerance: float | None,
+    weight_decay: float,
+) -> Plan:
+    """The settings as asked for, checked, with defaults in place."""
+    plan = Plan(
+        loss,
+        _checked_targets(loss, labels, rows, network),
+        loss.step_size if step_size is None else step_size,
+        max_steps,
+        (_STILL if weight_decay else _FITTED) if tolerance is None else tolerance,
+        weight_decay,
+        monotone=False,
+    )
+    _check_numbers(plan)
+    return plan
 
 
 def _descend(
@@ -197,10 +215,6 @@ def _identity(network: Network, rows: Tensor, plan: Plan, stable: bool) -> str:
         "stable": stable,
     }
     return fingerprint(settings, (*network.parameters(), rows, plan.targets))
-
-
-def _copy(weight: Tensor | None) -> Tensor | None:
-    return None if weight is None else weight.detach().clone()
 
 
 def _checked_inputs(network: Network, inputs: Tensor) -> Tensor:
