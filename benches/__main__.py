@@ -15,6 +15,8 @@ BENCHES = (
     "convergence",
     "success_curve",
     "paper_curve",
+    "pruning",
+    "logistic",
 )
 
 
