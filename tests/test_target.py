@@ -67,7 +67,7 @@ def test_head_that_did_not_move_is_refused(features):
     ("change", "message"),
     [
         ({"features": "abc"}, "unknown kind of features 'abc'"),
-        ({"features": {"kind": "oracle"}}, "unknown kind of features 'oracle'; valid: random_features"),
+        ({"features": {"kind": "oracle"}}, "unknown kind of features 'oracle'; valid: module, random_features"),
         ({"features": {"kind": "random_features", "seed": 0}}, "incomplete"),
         ({"knowledge": {"num_samples": -1}}, "whole victim"),
         ({"knowledge": {"gossip": 1}}, "whole victim"),

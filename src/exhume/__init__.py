@@ -5,10 +5,11 @@ from exhume.attacks import Descent, Exact, reconstruct
 from exhume.certificate import Certificate
 from exhume.errors import DataError, ExhumeError, FileError, InputError
 from exhume.features import FeatureMap
+from exhume.knowledge import Knowledge
 from exhume.law import Forecast, forecast
 from exhume.reconstruction import Reconstruction, Stop
 from exhume.scoring import Score, score
-from exhume.target import Knowledge, Target
+from exhume.target import Target
 from exhume.victims import RandomFeatures
 
 __all__ = [

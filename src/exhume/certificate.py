@@ -45,6 +45,7 @@ class Certificate:
         residual: ||P Theta|| / ||Theta||.
         floor: the residual that rounding alone would leave.
         smallest_singular_value: of the Jacobian J of the residual in the samples; None if not computed.
+        drift_floor: the residual that the estimated drift of the features alone would leave; None if not estimated.
         predicted_errors: for every sample the expected ||x - x_hat|| / ||x||; empty if the fit cannot be trusted.
         verdict: "exact", "approximate" or "failed".
         reason: the verdict's reason in words.
@@ -58,6 +59,7 @@ class Certificate:
     predicted_errors: tuple[float, ...]
     verdict: str
     reason: str
+    drift_floor: float | None = None
 
     @property
     def predicted_error(self) -> float | None:
@@ -75,6 +77,8 @@ def certify(
     norm_is_open: bool,
     precision: float,
     seed: int,
+    drift_floor: float | None = None,
+    drift_errors: tuple[float, ...] = (),
 ) -> Certificate:
     """Judges samples by the equation alone.
 
@@ -87,15 +91,19 @@ def certify(
         norm_is_open: whether only directions are compared, because the norm is given or undetermined.
         precision: relative rounding of the weights as they were handed over.
         seed: of the random probes.
+        drift_floor: relative residual that the estimated drift of the features alone would leave.
+        drift_errors: for every sample the error that drift may have left in it.
     """
     equations = span.displacement.numel()
     residual, floor = math.sqrt(point.loss), max(precision, _SOLVER_PRECISION) * cancellation(span, point)
     if equations <= unknowns:
         reason = "Fewer equations than unknowns: many different data sets explain these weights."
-        return Certificate(equations, unknowns, residual, floor, None, (), FAILED, reason)
+        return Certificate(equations, unknowns, residual, floor, None, (), FAILED, reason, drift_floor)
     if not trusted:
-        return Certificate(equations, unknowns, residual, floor, None, (), FAILED, why_not)
+        return Certificate(equations, unknowns, residual, floor, None, (), FAILED, why_not, drift_floor)
     errors = predict_errors(span, point, equations - unknowns, norm_is_open, seed)
+    if drift_errors:
+        errors = tuple(max(pair) for pair in zip(errors, drift_errors, strict=True))
     smallest = smallest_singular_value(span, point, norm_is_open, seed)
     at_floor = residual <= _FLOOR_FACTOR * floor
     if at_floor and max(errors) < EXACT_BELOW:
@@ -107,7 +115,7 @@ def certify(
         reason = f"The residual is {what}; {good} of {len(errors)} samples have an error bar below 0.1."
     else:
         verdict, reason = FAILED, "The noise in the weights drowns most samples."
-    return Certificate(equations, unknowns, residual, floor, smallest, errors, verdict, reason)
+    return Certificate(equations, unknowns, residual, floor, smallest, errors, verdict, reason, drift_floor)
 
 
 def cancellation(span: Span, point: Point) -> float:

@@ -12,7 +12,7 @@ import torch
 from exhume import files
 from exhume.certificate import Certificate
 from exhume.errors import FileError
-from exhume.target import Knowledge
+from exhume.knowledge import Knowledge
 
 _TENSORS = "reconstruction.safetensors"
 _RESULT = "result.json"
@@ -23,6 +23,7 @@ class Stop(StrEnum):
 
     CONVERGED = "converged"
     REPRODUCED = "reproduced"
+    FLOOR = "floor"
     STRUCTURED = "structured"
     SIGNS_OPEN = "signs_open"
     STARTS_SPENT = "starts_spent"
@@ -34,7 +35,7 @@ class Stop(StrEnum):
     @property
     def trusted(self) -> bool:
         """Whether the attack vouches for its minimum."""
-        return self in (Stop.CONVERGED, Stop.REPRODUCED)
+        return self in (Stop.CONVERGED, Stop.REPRODUCED, Stop.FLOOR)
 
     @property
     def sentence(self) -> str:
@@ -42,6 +43,8 @@ class Stop(StrEnum):
         return {
             Stop.CONVERGED: "The loss fell below its tolerance.",
             Stop.REPRODUCED: "Independent starts reached the same minimum, above the floating-point floor.",
+            Stop.FLOOR: "The residual settled at a floor above rounding, and every sample stands clear of it: "
+            "the features moved in training, or the weights carry noise.",
             Stop.STRUCTURED: "Independent starts reached the same minimum, but its residual has structure: "
             "there may be more samples than were looked for.",
             Stop.SIGNS_OPEN: "Samples were found up to sign, but the weights do not decide their signs.",

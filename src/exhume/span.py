@@ -177,17 +177,23 @@ class Span:
         projected, _, _ = self._project(point.features, point.nuisance_of_features, point.gram_factor, change)
         return self.adjoint(point, projected)
 
+    def project(self, point: Point, rows: torch.Tensor) -> torch.Tensor:
+        """P rows, (m, p): what the features at the point do not span."""
+        return self._project(point.features, point.nuisance_of_features, point.gram_factor, rows)[0]
+
     def mean_normal(self, point: Point) -> torch.Tensor:
         """What the Gauss-Newton matrix concentrates on: H with J^T P J ~ H (x) I, (n, n) float64.
 
-        H = (p/d) A A^T o K, K_ij = E[act'(z_i) act'(z_j)] in closed form, less E[act']^2 if the linear part is free.
+        H = A A^T o K with K_ij = tr(J_i^T J_j) / d: for random features (p/d) E[act'(z_i) act'(z_j)] in closed form,
+        less E[act']^2 if the linear part is free; for other maps estimated.
         """
-        unit = torch.nn.functional.normalize(point.samples.double(), dim=1)
-        kernel = self.features.activation.slope_kernel(unit @ unit.T)
+        kernel = point.at.mean_kernel(point.num_samples)
         if self.nuisance.linear:
-            kernel = kernel - float(self.features.activation.hermite(1)[1]) ** 2
+            assert isinstance(self.features, RowFeatureMap)
+            mean_slope = float(self.features.activation.hermite(1)[1])
+            kernel = kernel - mean_slope**2 * (self.features.num_features / self.features.input_dim)
         weights = point.coefficients.double()
-        return (weights @ weights.T) * kernel * (self.features.num_features / self.features.input_dim)
+        return (weights @ weights.T) * kernel
 
     def _reference(self) -> float:
         return float(self.without_nuisance().square().sum(dtype=torch.float64))

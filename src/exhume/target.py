@@ -1,59 +1,29 @@
-"""The target of an attack: a feature map and a head's displacement, and what the attacker is assumed to know."""
+"""The target of an attack: a feature map and a head's displacement."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import ValidationError
+from torch import nn
 
-from exhume import files
+from exhume import files, networks
+from exhume.displacement import HeadMove, move_of
 from exhume.errors import FileError, InputError, unknown_name
-from exhume.features import FeatureMap, RandomFeatureMap
+from exhume.features import FeatureMap, ModuleFeatureMap, RandomFeatureMap, as_first_layer
+from exhume.features.module import KIND as MODULE
+from exhume.features.module import probe_inputs
 from exhume.features.random import KIND as RANDOM_FEATURES
+from exhume.knowledge import Knowledge
 
 _DESCRIPTION = "victim.json"
 _WEIGHTS = "victim.safetensors"
-
-
-class Knowledge(BaseModel):
-    """What the attacker is assumed to know besides the weights. Every field is optional and stated in the result."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    num_samples: PositiveInt | None = None
-    """How many samples the model was trained on."""
-    label_alphabet: Literal["signs", "one-hot"] | None = None
-    """That the model outputs -1 / +1, or one-hot vectors, on its training samples: it interpolates such labels.
-    ReLU models then give up the norms of their samples too; if the model does not interpolate, wrong ones."""
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-            raise InputError(f"this cannot be known: {problems}") from error
-
-    @classmethod
-    def about(cls, labels: torch.Tensor, *, interpolated: bool = True) -> Knowledge:
-        """What somebody who knows the task would know of these labels: how many they are and their alphabet.
-
-        Args:
-            labels: (n,) or (n, k).
-            interpolated: whether the model fits them exactly; if not, the alphabet tells nothing of its outputs.
-        """
-        alphabet: Literal["signs", "one-hot"] | None = None
-        if not interpolated:
-            pass
-        elif labels.ndim == 1 and bool((labels.abs() == 1).all()):
-            alphabet = "signs"
-        elif labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all() and (labels.sum(1) == 1).all()):
-            alphabet = "one-hot"
-        return cls(num_samples=labels.shape[0], label_alphabet=alphabet)
+_MODEL = "model."
 
 
 @dataclass(frozen=True)
@@ -67,6 +37,7 @@ class Target:
         input_shape: shape of one input, such as (3, 32, 32); (d,) for plain vectors.
         surviving: indices of the features that a pruned head still reads; `displacement` has a column for each, and
             `features` is the map onto them.
+        trained_head: (k, p) as trained, which makes the outputs; None if it started at zero and is the displacement.
         features: the map that is attacked: `feature_map`, or its surviving part.
     """
 
@@ -75,6 +46,7 @@ class Target:
     knowledge: Knowledge = field(default_factory=Knowledge)
     input_shape: tuple[int, ...] = ()
     surviving: torch.Tensor | None = None
+    trained_head: torch.Tensor | None = None
     features: FeatureMap = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,33 +55,77 @@ class Target:
             features = features.subset(_checked_indices(self.surviving, features.num_features))
         object.__setattr__(self, "features", features)
         displacement = torch.atleast_2d(torch.as_tensor(self.displacement).detach())
-        if not displacement.is_floating_point():
-            raise InputError(f"weights must be floating-point numbers, not {displacement.dtype}")
-        num_features, input_dim = features.num_features, features.input_dim
-        if displacement.ndim != 2 or displacement.shape[1] != num_features:
+        width = features.num_features
+        if displacement.ndim != 2 or displacement.shape[1] != width:
             raise InputError(
-                f"displacement of shape {tuple(self.displacement.shape)} does not fit {num_features} features; "
-                f"expected (outputs, {num_features})"
+                f"displacement of shape {tuple(self.displacement.shape)} does not fit {width} features; "
+                f"expected (outputs, {width})"
             )
-        bad = int((~torch.isfinite(displacement)).sum())
-        if bad:
-            raise InputError(f"{bad} of {displacement.numel()} weights are NaN or infinite; nothing can be recovered")
-        if not bool(displacement.any()):
-            raise InputError("the head did not move: its displacement is zero, so it carries no training data")
-        shape = tuple(self.input_shape) or (input_dim,)
-        if torch.Size(shape).numel() != input_dim:
+        _check_weights(displacement)
+        shape = tuple(self.input_shape) or (features.input_dim,)
+        if torch.Size(shape).numel() != features.input_dim:
             raise InputError(
-                f"input shape {shape} has {torch.Size(shape).numel()} numbers, the model takes {input_dim}"
+                f"input shape {shape} has {torch.Size(shape).numel()} numbers, the model takes {features.input_dim}"
             )
-        object.__setattr__(
-            self, "displacement", displacement.to(device=self.feature_map.device, dtype=self.feature_map.dtype)
-        )
+        if self.trained_head is not None and self.trained_head.shape != displacement.shape:
+            raise InputError(
+                f"trained head of shape {tuple(self.trained_head.shape)} beside a displacement of "
+                f"{tuple(displacement.shape)}"
+            )
+        object.__setattr__(self, "displacement", displacement.to(device=features.device, dtype=features.dtype))
         object.__setattr__(self, "input_shape", shape)
+
+    @classmethod
+    def last_layer(
+        cls,
+        module: nn.Module,
+        head: str | None = None,
+        *,
+        initial_head: torch.Tensor | Mapping[str, torch.Tensor] | Literal["zero", "unknown"] = "unknown",
+        initial_bias: torch.Tensor | Literal["zero", "unknown"] = "unknown",
+        input_shape: tuple[int, ...],
+        knowledge: Knowledge | None = None,
+        memory_budget: int | str = "4GB",
+    ) -> Target:
+        """The target that any trained nn.Module makes.
+
+        Args:
+            module: trained, in eval mode.
+            head: name of a linear layer or 1 x 1 convolution; by default the last that a forward pass runs through.
+            initial_head: its weights before training; "zero"; or "unknown", in which case the trained weights stand
+                for their displacement (what weight decay has left of the initial ones is noise). A whole state dict
+                of the untrained module will do too, and gives the bias as well.
+            initial_bias: likewise for its bias, if it has one. A known displacement of the bias is one more equation
+                for every output; an unknown one is left out.
+            input_shape: shape of one input.
+            knowledge: what else the attacker is assumed to know.
+            memory_budget: for activations.
+        """
+        move = move_of(module, head, tuple(input_shape), initial_head, initial_bias)
+        body = ModuleFeatureMap(
+            module, move.head.name, tuple(input_shape), bias=move.uses_bias, memory_budget=memory_budget
+        )
+        known = (knowledge or Knowledge()).model_copy(update={"initial_head": move.initial})
+        return cls._of_move(body, move, known, tuple(input_shape))
+
+    @classmethod
+    def _of_move(
+        cls, body: ModuleFeatureMap, move: HeadMove, knowledge: Knowledge, input_shape: tuple[int, ...]
+    ) -> Target:
+        kept = slice(None) if move.surviving is None else move.surviving
+        return cls(
+            fastest(body),
+            move.displacement[:, kept],
+            knowledge,
+            input_shape,
+            surviving=move.surviving,
+            trained_head=move.trained[:, kept],
+        )
 
     @property
     def fingerprint(self) -> str:
         """A hash of the weights and the features: results of another target do not belong to this one."""
-        digest = hashlib.sha256(json.dumps(self.feature_map.to_json(), sort_keys=True).encode())
+        digest = hashlib.sha256(self.feature_map.identity().encode())
         digest.update(self.displacement.cpu().numpy().tobytes())
         if self.surviving is not None:
             digest.update(self.surviving.cpu().numpy().tobytes())
@@ -125,20 +141,29 @@ class Target:
         """k p: the equations the attacker holds."""
         return self.displacement.numel()
 
+    def outputs(self, features: torch.Tensor) -> torch.Tensor:
+        """The trained model's outputs (m, k) for features (m, p)."""
+        head = self.displacement if self.trained_head is None else self.trained_head
+        return features @ head.to(features).T
+
+    def assuming(self, **known: Any) -> Target:
+        """The same target with other knowledge."""
+        return replace(self, knowledge=self.knowledge.model_copy(update=known))
+
     def save(self, folder: Path) -> None:
         """Writes what a thief would hold: `victim.safetensors` and `victim.json`."""
+        description = {
+            "features": self.feature_map.to_json(),
+            "input_shape": list(self.input_shape),
+            "knowledge": self.knowledge.model_dump(),
+        }
         tensors = {"displacement": self.displacement}
-        if self.surviving is not None:
-            tensors["surviving"] = self.surviving
+        tensors |= {f"{_MODEL}{name}": tensor for name, tensor in self.feature_map.tensors().items()}
+        for name, tensor in (("surviving", self.surviving), ("trained_head", self.trained_head)):
+            if tensor is not None:
+                tensors[name] = tensor.clone()
         files.write_tensors(Path(folder) / _WEIGHTS, tensors)
-        files.write_json(
-            Path(folder) / _DESCRIPTION,
-            {
-                "features": self.feature_map.to_json(),
-                "input_shape": list(self.input_shape),
-                "knowledge": self.knowledge.model_dump(),
-            },
-        )
+        files.write_json(Path(folder) / _DESCRIPTION, description)
 
     @classmethod
     def load(cls, folder: Path, *, memory_budget: int | str = "4GB", device: torch.device | str = "cpu") -> Target:
@@ -148,11 +173,50 @@ class Target:
         try:
             features, shape = description["features"], tuple(int(side) for side in description["input_shape"])
             knowledge = Knowledge.model_validate(description["knowledge"])
-            displacement = tensors["displacement"]
+            displacement = tensors.pop("displacement")
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise FileError(f"{folder} does not hold a whole victim: {error}") from error
-        feature_map = _build_features(features, memory_budget=memory_budget, device=device)
-        return cls(feature_map, displacement, knowledge, shape, tensors.get("surviving"))
+        surviving, trained = tensors.pop("surviving", None), tensors.pop("trained_head", None)
+        weights = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items()}
+        feature_map = _build_features(features, weights, shape, memory_budget=memory_budget, device=device)
+        return cls(feature_map, displacement, knowledge, shape, surviving, trained)
+
+
+def fastest(body: ModuleFeatureMap) -> FeatureMap:
+    """The module's features as act(W x + b) if they are, with all that is fast for random features; else as given."""
+    if body.bias:
+        return body
+    probes = probe_inputs(body.module, body.input_shape)
+    features = body.forward(probes.reshape(len(probes), -1))
+    return as_first_layer(body.module, body.layer, probes, features, origin=body) or body
+
+
+def _build_features(
+    value: dict[str, Any], weights: dict[str, torch.Tensor], shape: tuple[int, ...], **options: Any
+) -> FeatureMap:
+    kind = value.get("kind") if isinstance(value, dict) else value
+    if kind == RANDOM_FEATURES:
+        return RandomFeatureMap.from_json(value, **options)
+    if kind != MODULE:
+        raise unknown_name("kind of features", kind, (RANDOM_FEATURES, MODULE))
+    try:
+        network = networks.build(value["architecture"], value["config"])
+        network.load_state_dict(weights)
+        head, bias = str(value["head"]), bool(value["bias"])
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise FileError(f"the description of the network does not fit its weights: {error}") from error
+    network = network.to(options["device"]).eval()
+    return fastest(ModuleFeatureMap(network, head, shape, bias=bias, memory_budget=options["memory_budget"]))
+
+
+def _check_weights(displacement: torch.Tensor) -> None:
+    if not displacement.is_floating_point():
+        raise InputError(f"weights must be floating-point numbers, not {displacement.dtype}")
+    bad = int((~torch.isfinite(displacement)).sum())
+    if bad:
+        raise InputError(f"{bad} of {displacement.numel()} weights are NaN or infinite; nothing can be recovered")
+    if not bool(displacement.any()):
+        raise InputError("the head did not move: its displacement is zero, so it carries no training data")
 
 
 def _checked_indices(indices: torch.Tensor, num_features: int) -> torch.Tensor:
@@ -162,11 +226,3 @@ def _checked_indices(indices: torch.Tensor, num_features: int) -> torch.Tensor:
     if int(indices.min()) < 0 or int(indices.max()) >= num_features or indices.unique().numel() < indices.numel():
         raise InputError(f"surviving features must be different numbers from 0 to {num_features - 1}")
     return indices
-
-
-def _build_features(value: dict[str, Any], **options: Any) -> FeatureMap:
-    builders = {RANDOM_FEATURES: RandomFeatureMap.from_json}
-    kind = value.get("kind") if isinstance(value, dict) else value
-    if kind not in builders:
-        raise unknown_name("kind of features", kind, builders)
-    return builders[kind](value, **options)

@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 
 from exhume.activations import Activation
+from exhume.features import RowFeatureMap, Symmetry
 from exhume.span import Point, Span
 
 Reflection = Literal["even", "odd", "linear", "constant", "none"]
@@ -92,6 +93,7 @@ def _from_linear_part(span: Span, point: Point, activation: Activation) -> torch
         return None
     z = torch.ones((1,), dtype=torch.float64)
     half = float(activation.value(z) - activation.value(-z)) / 2
+    assert isinstance(span.features, RowFeatureMap)
     if span.features.activation.parity == "even":  # abs stands for relu, with coefficients a_i / 2
         scale, base = 1.0, torch.zeros_like(_linear_part(span, point))
     else:
@@ -132,7 +134,7 @@ class Labelled:
 def norms_and_labels(
     samples: torch.Tensor,
     outputs: torch.Tensor,
-    activation: Activation,
+    symmetry: Symmetry,
     alphabet: Literal["signs", "one-hot"] | None,
 ) -> Labelled:
     """Reads norms and labels off the model's own outputs on the recovered samples.
@@ -143,12 +145,12 @@ def norms_and_labels(
     Args:
         samples: (n, d), on the sphere where the norm is open.
         outputs: f at the samples, (n, k).
-        activation: the model's.
+        symmetry: of the model's features.
         alphabet: what labels are known to be.
     """
     labels = outputs[:, 0] if outputs.shape[1] == 1 else outputs
-    if activation.identifies_norm:
-        return Labelled(samples, labels, True, f"Norms: {activation.name} fixes them. Labels: the model's outputs.")
+    if symmetry.identifies_norm:
+        return Labelled(samples, labels, True, "Norms: the features fix them. Labels: the model's outputs.")
     if alphabet is None:
         note = "Norms: undetermined, the samples have norm sqrt(d). Labels: the model's outputs at that norm."
         return Labelled(samples, labels, False, note)

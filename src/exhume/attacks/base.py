@@ -15,7 +15,6 @@ from exhume.attacks.checkpoint import Checkpoint, fingerprint
 from exhume.certificate import certify
 from exhume.errors import InputError
 from exhume.features import CountedFeatures
-from exhume.law import forecast
 from exhume.randomness import generator_for, seed_for
 from exhume.reconstruction import Reconstruction, Stop
 from exhume.span import Span
@@ -60,6 +59,9 @@ class Proposal:
     Attributes:
         norms_determined: whether the samples' norms mean anything.
         norms_solved: whether the equation itself was solved for them, so that they have error bars too.
+        displacement: the displacement that the samples solve for, if it is a corrected one.
+        drift_floor: relative residual that the estimated drift of the features alone would leave.
+        drift_errors: for every sample the error that drift may have left in it.
         evidence: numbers behind the choices that were made, such as the number of samples.
     """
 
@@ -70,6 +72,9 @@ class Proposal:
     norms_determined: bool
     norms_solved: bool = False
     labels: torch.Tensor | None = None
+    displacement: torch.Tensor | None = None
+    drift_floor: float | None = None
+    drift_errors: tuple[float, ...] = ()
     evidence: dict[str, Any] = field(default_factory=dict)
     history: dict[str, list[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -136,7 +141,8 @@ class Attack(ABC):
         proposal = self.run(problem)
         found = proposal.samples.shape[0]
         problem.features.ledger.unit_rows = found
-        span = Span(problem.features.with_dtype(proposal.samples.dtype), target.displacement)
+        theta = target.displacement if proposal.displacement is None else proposal.displacement
+        span = Span(problem.features.with_dtype(proposal.samples.dtype), theta)
         point = span.at(proposal.samples)
         certificate = certify(
             span,
@@ -145,6 +151,8 @@ class Attack(ABC):
             trusted=proposal.stop.trusted,
             why_not=proposal.stop.sentence,
             norm_is_open=not proposal.norms_solved,
+            drift_floor=proposal.drift_floor,
+            drift_errors=proposal.drift_errors,
             precision=torch.finfo(target.displacement.dtype).eps,
             seed=seed_for(seed, "certificate"),
         )
@@ -183,10 +191,8 @@ class Attack(ABC):
 
 def count_unknowns(target: Target, num_samples: int) -> int:
     """Unknowns of so many samples and their coefficients."""
-    features = target.features
-    return forecast(
-        target.num_parameters, features.input_dim, num_samples, target.num_outputs, features.activation
-    ).unknowns
+    numbers = target.features.input_dim - (0 if target.features.symmetry.identifies_norm else 1)
+    return num_samples * (numbers + target.num_outputs)
 
 
 def _check_equations(target: Target, count: int, allow_underdetermined: bool) -> None:

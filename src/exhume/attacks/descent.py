@@ -101,7 +101,7 @@ class Descent(Attack):
             keep_going=keep_going,
         )
         problem.progress(ProgressEvent(state.step, state.step, loss, features.ledger.passes))
-        signs = target.features.activation.signs_identified
+        signs = target.features.symmetry.signs_identified
         notes = ["Norms: every sample is kept at norm sqrt(d), so only directions are recovered."]
         if not signs:
             notes.append("Signs: the descent leaves them open for this activation; compare up to sign.")

@@ -8,22 +8,26 @@ from typing import Any, ClassVar
 
 import torch
 
-from exhume.attacks.ambiguities import choose_signs, norms_and_labels
+from exhume.attacks.ambiguities import Labelled, choose_signs, norms_and_labels
 from exhume.attacks.base import Attack, Problem, Proposal
+from exhume.attacks.drift import take_out_drift
 from exhume.attacks.monitor import Monitor
-from exhume.attacks.sample_count import drop_while_solved, estimate_samples, visible_directions
+from exhume.attacks.sample_count import drop_while_solved, estimate_samples, samples_by_rank, visible_directions
 from exhume.attacks.search import Outcome
 from exhume.attacks.working import choices, working_span
 from exhume.errors import InputError
-from exhume.features import RowFeatureMap
 from exhume.reconstruction import Stop
 from exhume.solvers import Inner, Patience, levenberg_marquardt
 from exhume.span import Point, Span
+from exhume.target import Target
 
 # Entries of V up to which a float32 victim's samples are polished in float64 too.
 _CHEAP_IN_DOUBLE = 2**24
 # How far the residual's eigenvalues must stand out from those of noise to be called structure.
 _STRUCTURE_MARGIN = 1.15
+# Starts of the direct search where another search can take over.
+_DIRECT_STARTS = 2
+_DRIFT_RIDGE = 1e-7
 
 
 @dataclass(frozen=True)
@@ -50,14 +54,37 @@ class Exact(Attack):
             raise InputError(f"max_seconds must be positive, got {self.max_seconds}")
 
     def run(self, problem: Problem) -> Proposal:
-        """Searches in float32, then decides signs and polishes."""
-        if not isinstance(problem.target.features, RowFeatureMap):
-            raise InputError("exact attacks features of the form act(V x), such as random features, and no others yet")
+        """Searches, then decides signs and polishes."""
         if problem.target.features.input_dim < 2:
             raise InputError(
                 "a sample of one number has no direction to recover; the input dimension must be at least 2"
             )
         monitor = Monitor(problem, max_starts=self.max_starts, max_seconds=self.max_seconds)
+        proposal = self._directly(problem, monitor)
+        return proposal if proposal is not None else self._by_rows(problem, monitor)
+
+    def _directly(self, problem: Problem, monitor: Monitor) -> Proposal | None:
+        """By the direct search, where there are several outputs or a body of any kind; None leaves it to `_by_rows`."""
+        by_rows = problem.features.is_row_map and not problem.features.has_offset
+        if by_rows and problem.target.num_outputs == 1:
+            return None
+        count = problem.num_samples or samples_by_rank(problem.target.displacement)
+        if count is None and by_rows:
+            return None
+        if count is None:
+            raise InputError(
+                f"the number of samples does not show in a head of {problem.target.num_outputs} outputs; "
+                "pass num_samples (--num-samples)"
+            )
+        outcome = monitor.direct(count, min(self.max_starts, _DIRECT_STARTS) if by_rows else self.max_starts)
+        if by_rows and not outcome.settled and monitor.ended is None:
+            return None
+        proposal = finish_directly(problem, outcome, monitor)
+        evidence = {} if problem.num_samples else {"rank": count}
+        return replace(proposal, evidence=proposal.evidence | evidence | {"starts": outcome.starts})
+
+    def _by_rows(self, problem: Problem, monitor: Monitor) -> Proposal:
+        """By the search that reads subsets of coordinates, for features of the form act(V x)."""
         evidence: dict[str, Any] = {}
         if problem.num_samples is None:
             count, outcome, evidence = estimate_samples(problem, monitor)
@@ -77,16 +104,15 @@ class Exact(Attack):
 
 def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
     """Turns rows of the working equation into samples: refined, signed, polished, with norms and labels."""
-    target, activation = problem.target, problem.target.features.activation
+    target, activation = problem.target, problem.features.activation
     radius = math.sqrt(target.features.input_dim)
     span = working_span(problem, count)
     # Found rows are near enough to read the signs off; others are taken to the bottom of their minimum first.
     patience = Patience(0 if outcome.found or monitor.ended else 8, window=3)
     point = levenberg_marquardt(span, outcome.rows, patience, radius=radius, inner=Inner(20, 0.03))
     free_norms = activation.identifies_norm
-    wide = target.features.num_features * target.features.input_dim
-    double = target.features.dtype == torch.float64 or wide <= _CHEAP_IN_DOUBLE
-    settled = outcome.found or outcome.reproduced
+    double = _affords_double(target)
+    settled = outcome.settled
     if free_norms and settled:
         span, point = _free_the_norms(problem, count, point, double)
     signs = choose_signs(span, point, activation)
@@ -95,8 +121,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     samples = signs.samples
     if settled and not signs_open:
         samples = _polish(problem, samples, None if free_norms else radius, double, monitor)
-    outputs = problem.features.with_dtype(samples.dtype).forward(samples) @ target.displacement.to(samples.dtype).T
-    labelled = norms_and_labels(samples, outputs, activation, target.knowledge.label_alphabet)
+    labelled = _labelled(problem, samples)
     return Proposal(
         samples=labelled.samples,
         labels=labelled.labels if signs.determined or activation.parity == "even" else None,
@@ -108,6 +133,57 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
         history=monitor.history_in_passes(count),
         notes=(*notes, labelled.note),
     )
+
+
+def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Proposal:
+    """Turns rows of the plain equation into samples: polished, or freed of drift, with norms and labels."""
+    target, symmetry = problem.target, problem.features.symmetry
+    radius = None if symmetry.identifies_norm else math.sqrt(target.features.input_dim)
+    samples, drift, double = outcome.rows, None, _affords_double(target)
+    notes = ["Choices: solved directly on all coordinates from random rows."]
+    if outcome.found:
+        samples = _polish(problem, samples, radius, double, monitor)
+    elif outcome.floor:
+        drift = take_out_drift(problem, samples, radius, _DRIFT_RIDGE)
+    if drift is not None:
+        samples = drift.samples
+        how = "taken out of the equation" if drift.displacement is not None else "not confirmed by the residual"
+        notes.append(f"Drift: features that moved in training would leave a residual of {drift.floor:.1e}; {how}.")
+    hidden = {"even": "an even", "odd": "an odd"}.get(symmetry.parity)
+    notes.append(
+        f"Signs: the features are {hidden} function of the input, which hides them for good."
+        if hidden
+        else "Signs: solved for together with the samples."
+    )
+    labelled = _labelled(problem, samples)
+    stop = Stop.CONVERGED if outcome.found else Stop.FLOOR if outcome.floor else monitor.ended or Stop.STARTS_SPENT
+    return Proposal(
+        samples=labelled.samples,
+        labels=labelled.labels if symmetry.parity != "odd" else None,
+        stop=stop,
+        steps=monitor.steps,
+        signs_determined=hidden is None,
+        norms_determined=labelled.norms_determined,
+        norms_solved=symmetry.identifies_norm,
+        displacement=None if drift is None else drift.displacement,
+        drift_floor=None if drift is None else drift.floor,
+        drift_errors=() if drift is None else drift.errors,
+        history=monitor.history_in_passes(samples.shape[0]),
+        notes=(*notes, labelled.note),
+    )
+
+
+def _affords_double(target: Target) -> bool:
+    """Whether to polish in float64: always for a float64 victim, and where it is cheap."""
+    wide = target.features.num_features * target.features.input_dim
+    return target.features.dtype == torch.float64 or wide <= _CHEAP_IN_DOUBLE
+
+
+def _labelled(problem: Problem, samples: torch.Tensor) -> Labelled:
+    """Norms and labels from the trained model's outputs."""
+    features = problem.features.with_dtype(samples.dtype)
+    outputs = problem.target.outputs(features.forward(samples))
+    return norms_and_labels(samples, outputs, features.symmetry, problem.target.knowledge.label_alphabet)
 
 
 def _free_the_norms(problem: Problem, count: int, point: Point, double: bool) -> tuple[Span, Point]:

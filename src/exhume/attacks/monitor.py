@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from exhume.attacks.base import Problem, ProgressEvent
+from exhume.attacks.base import Problem, ProgressEvent, count_unknowns
+from exhume.attacks.direct import STEPS_PER_START as DIRECT_STEPS
+from exhume.attacks.direct import DirectSearch, DirectState
 from exhume.attacks.search import STEPS_PER_START, Outcome, Search, SearchState
-from exhume.attacks.working import HERMITE_ZERO, working_span
+from exhume.attacks.working import HERMITE_ZERO, RIDGE, working_span
+from exhume.features import RowFeatureMap
 from exhume.reconstruction import Stop
 from exhume.span import Span
+
+State = TypeVar("State", SearchState, DirectState)
 
 
 class Monitor:
@@ -35,6 +40,7 @@ class Monitor:
         """Runs a search for `count` samples, or resumes it if the checkpoint is of this one."""
         self._searches += 1
         self.problem.features.ledger.unit_rows = count
+        assert isinstance(span.features, RowFeatureMap)
         activation = span.features.activation
         search = Search(
             span,
@@ -46,7 +52,22 @@ class Monitor:
             keep_going=self._keep_going,
             within_budget=self.within_budget,
         )
-        return search.run(self._resumed() or search.begin(self.problem.generator))
+        return search.run(self._resumed(SearchState) or search.begin(self.problem.generator))
+
+    def direct(self, count: int, max_starts: int) -> Outcome:
+        """Runs a direct search for `count` samples, or resumes it if the checkpoint is of this one."""
+        self._searches += 1
+        self.problem.features.ledger.unit_rows = count
+        features = self.problem.features
+        search = DirectSearch(
+            Span(features, self.problem.target.displacement, ridge=RIDGE),
+            count,
+            unknowns=count_unknowns(self.problem.target, count),
+            free_norms=features.symmetry.identifies_norm,
+            max_starts=max_starts,
+            keep_going=self._keep_going,
+        )
+        return search.run(self._resumed(DirectState) or search.begin(self.problem.generator))
 
     def note(self, loss: float) -> None:
         """Adds a point to the history."""
@@ -60,11 +81,11 @@ class Monitor:
         passes = [work / unit for work in self.history["work"]]
         return {"step": self.history["step"], "loss": self.history["loss"], "passes": passes}
 
-    def _keep_going(self, state: SearchState) -> bool:
+    def _keep_going(self, state: SearchState | DirectState) -> bool:
         problem, loss = self.problem, state.residual**2
         self.note(loss)
-        total = self._max_starts * STEPS_PER_START
-        done = (state.start - 1) * STEPS_PER_START + state.step
+        each = DIRECT_STEPS if isinstance(state, DirectState) else STEPS_PER_START
+        total, done = self._max_starts * each, (state.start - 1) * each + state.step
         problem.progress(ProgressEvent(done, total, loss, problem.features.ledger.passes))
         problem.checkpoint.save_if_due(lambda: self._saved(state))
         self.steps += 1
@@ -79,13 +100,13 @@ class Monitor:
             self.ended = Stop.TIME_LIMIT
         return self.ended is None
 
-    def _saved(self, state: SearchState) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    def _saved(self, state: SearchState | DirectState) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         tensors, numbers = state.save()
         ledger = self.problem.features.ledger
         numbers |= {"search": self._searches, "steps": self.steps, "work": ledger.work}
         return tensors, numbers | {"history": self.history}
 
-    def _resumed(self) -> SearchState | None:
+    def _resumed(self, kind: type[State]) -> State | None:
         saved = self.problem.checkpoint.load()
         if saved is None or saved[1]["search"] != self._searches:
             return None  # an earlier search of the same run is made again, and comes out the same
@@ -93,7 +114,7 @@ class Monitor:
         self.steps = int(numbers["steps"])
         self.problem.features.ledger.work = int(numbers["work"])
         self.history = {name: column[:-1] for name, column in numbers["history"].items()}
-        state = SearchState.load(tensors, numbers, self.problem.features.device)
+        state = kind.load(tensors, numbers, self.problem.features.device)
         self.problem.generator.set_state(state.generator.get_state())
         state.generator = self.problem.generator
         return state

@@ -21,6 +21,8 @@ from exhume.solvers import Patience, levenberg_marquardt
 from exhume.span import Point, Span
 
 _MOST_VISIBLE = 32  # eigenvalues that are looked at
+# Singular values of Theta: what rounding leaves of a zero one, and the fall that shows the rank.
+_RANK_ROUNDING, _RANK_GAP = 1e-6, 10.0
 _IDLE_SHARE = 1e-3  # relative residual that a row must be worth
 _TWIN_COSINE = 0.98
 _NULL_DRAWS = 3
@@ -72,7 +74,7 @@ def drop_while_solved(
             break
         fewer = rows - 1
         span = monitor.span_for(fewer)
-        free = span.features.activation.identifies_norm
+        free = span.features.symmetry.identifies_norm
         search = Search(span, fewer, spectral=True, free_norms=free, max_starts=1, keep_going=lambda state: False)
         point = levenberg_marquardt(span, drop_rows(point, fewer), _DROP, radius=search.radius, damping=1e-3)
         point = search.rounds(point, generator, tries=2)
@@ -84,6 +86,16 @@ def drop_while_solved(
             break
         rows, outcome = fewer, solved
     return rows, outcome
+
+
+def samples_by_rank(displacement: torch.Tensor) -> int | None:
+    """n, if Theta (k, p) has clearly fewer directions than outputs: its rows span those of the n samples."""
+    sizes = torch.linalg.eigvalsh((displacement @ displacement.T).double()).flip(0).clamp_min(0).sqrt()
+    sizes = sizes.clamp_min(_RANK_ROUNDING * sizes[0])
+    falls = sizes[:-1] / sizes[1:]
+    if falls.numel() == 0 or float(falls.max()) < _RANK_GAP:
+        return None
+    return int(falls.argmax()) + 1
 
 
 def _has_idle_row(point: Point) -> bool:

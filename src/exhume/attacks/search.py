@@ -99,13 +99,19 @@ class SearchState:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a search ended: the best rows, and whether they were found, or reached again from another start."""
+    """How a search ended: the best rows, and whether they were found, reached again or left clear of a floor."""
 
     rows: torch.Tensor
     found: bool
     reproduced: bool
     starts: int
     steps: int
+    floor: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether the rows can be trusted."""
+        return self.found or self.reproduced or self.floor
 
 
 class Search:

@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from exhume.features import RowFeatureMap
+from exhume.features import FeatureMap, RowFeatureMap
 from exhume.solvers import onto_sphere
 
 # Dimension up to which the d x d moment is formed; above it, randomised subspace iteration (Halko et al. 2011).
@@ -63,7 +63,7 @@ def spectral_rows(
     return onto_sphere(strongest, math.sqrt(dim))
 
 
-def random_rows(count: int, dim: int, generator: torch.Generator, like: RowFeatureMap) -> torch.Tensor:
+def random_rows(count: int, dim: int, generator: torch.Generator, like: FeatureMap) -> torch.Tensor:
     """Rows (count, dim) uniform on the sphere of radius sqrt(dim), drawn on the CPU in float32."""
     drawn = torch.randn((count, dim), generator=generator).to(like.device, like.dtype)
     return onto_sphere(drawn, math.sqrt(dim))

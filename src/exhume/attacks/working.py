@@ -8,6 +8,7 @@ from exhume import activations
 from exhume.activations import Activation
 from exhume.attacks.ambiguities import reflection
 from exhume.attacks.base import Problem, count_unknowns
+from exhume.features import RowFeatureMap
 from exhume.nuisance import Nuisance
 from exhume.span import Span
 
@@ -16,7 +17,7 @@ from exhume.span import Span
 _PROJECT_DIM_PER_SAMPLE = 10
 # The free linear part costs k d equations: it is used where this many times the unknowns are left.
 _EQUATIONS_LEFT = 1.05
-_RIDGE = 1e-6
+RIDGE = 1e-6
 HERMITE_ZERO = 1e-6
 
 
@@ -25,17 +26,20 @@ def working_span(problem: Problem, count: int, dtype: torch.dtype = torch.float3
     features = problem.features.with_dtype(dtype)
     activation = features.activation
     left = problem.target.num_outputs * (features.num_features - features.input_dim)
-    linear = activation.parity != "even" and left > _EQUATIONS_LEFT * count_unknowns(problem.target, count)
+    plain = features.has_offset  # act(V x + b) has no such symmetries to take out
+    enough = left > _EQUATIONS_LEFT * count_unknowns(problem.target, count)
+    linear = enough and activation.parity != "even" and not plain
     if linear and activation == activations.get("relu"):
         features = features.with_activation("abs")
-    constant = activation.homogeneity is None and abs(float(activation.hermite(0)[0])) > HERMITE_ZERO
+    constant = not plain and activation.homogeneity is None and abs(float(activation.hermite(0)[0])) > HERMITE_ZERO
     nuisance = Nuisance(linear, constant, joint=linear and features.input_dim > _PROJECT_DIM_PER_SAMPLE * count)
-    ridge = _RIDGE if dtype == torch.float32 else 1e-13
+    ridge = RIDGE if dtype == torch.float32 else 1e-13
     return Span(features, problem.target.displacement, nuisance, ridge=ridge)
 
 
 def choices(span: Span, activation: Activation, double: bool) -> str:
     """What was chosen for this target, in a sentence."""
+    assert isinstance(span.features, RowFeatureMap)
     parts = []
     if span.nuisance.linear:
         how = "solved for jointly" if span.nuisance.joint else "projected out"

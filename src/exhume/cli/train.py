@@ -7,14 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume import data
-from exhume.cli.options import parse_pairs
 from exhume.cli.render import Json, show
+from exhume.cli.training_runs import (
+    Classes,
+    Data,
+    DataOption,
+    Dim,
+    PerClass,
+    Samples,
+    features_for,
+    load_data,
+    save_run,
+)
 from exhume.data import Dataset
 from exhume.errors import InputError
+from exhume.knowledge import Knowledge
 from exhume.law import forecast
-from exhume.runs import RunFolder, Secret
-from exhume.target import Knowledge
+from exhume.runs import RunFolder
 from exhume.victims import RandomFeatures
 
 # Mean squared error up to which a model counts as fitting its labels exactly.
@@ -31,14 +40,12 @@ def _several() -> None:
 @app.command("rf")
 def random_features(
     out: Annotated[Path, typer.Option(help="Run folder to write.")],
-    dataset: Annotated[str, typer.Option("--data", help="A data set's name; `exhume data` lists them.")] = "sphere",
-    dim: Annotated[int | None, typer.Option(help="Input dimension (sphere).")] = None,
-    samples: Annotated[int | None, typer.Option(help="Training samples (sphere, digits, arrays).")] = None,
-    classes: Annotated[str | None, typer.Option(help="Class names, separated by commas.")] = None,
-    per_class: Annotated[int | None, typer.Option(help="Training samples of each class.")] = None,
-    data_option: Annotated[
-        list[str] | None, typer.Option(help="Another option of the data set, as name=value; may be repeated.")
-    ] = None,
+    dataset: Data = "sphere",
+    dim: Dim = None,
+    samples: Samples = None,
+    classes: Classes = None,
+    per_class: PerClass = None,
+    data_option: DataOption = None,
     features: Annotated[int | None, typer.Option(help="Number of random features, p.")] = None,
     ratio: Annotated[float | None, typer.Option(help="p / (d n), instead of --features.")] = None,
     activation: Annotated[str, typer.Option(help="Activation of the features.")] = "relu",
@@ -55,11 +62,8 @@ def random_features(
 
     Example: exhume train rf --data sphere --dim 30 --samples 20 --ratio 20 --seed 0 --out runs/a
     """
-    options = {"dim": dim, "samples": samples, "per_class": per_class, **parse_pairs(data_option)}
-    options["classes"] = classes.split(",") if classes else None
-    if "seed" in data.options_of(dataset):
-        options.setdefault("seed", seed)
-    training = data.load(dataset, **{name: value for name, value in options.items() if value is not None})
+    given = {"dim": dim, "samples": samples, "per_class": per_class, "classes": classes}
+    training = load_data(dataset, given, data_option, seed)
     victim = RandomFeatures(
         num_features=_width(features, ratio, training),
         activation=activation,
@@ -77,19 +81,10 @@ def random_features(
 
 def write_run(folder: RunFolder, victim: RandomFeatures, training: Dataset) -> None:
     """Writes the public part and, apart from it, the truth."""
-    picture = training.picture
     interpolated = victim.loss == "square" and victim.ridge == 0 and victim.training_loss_ < _INTERPOLATED
     knowledge = Knowledge.about(training.labels, interpolated=interpolated)
-    folder.save_target(victim.target(input_shape=picture.shape if picture else (), knowledge=knowledge))
-    folder.save_secret(
-        Secret(
-            training.inputs,
-            training.labels,
-            training.non_members,
-            picture.to_json() if picture else None,
-            training.protocol,
-        )
-    )
+    shape = training.picture.shape if training.picture else ()
+    save_run(folder, victim.target(input_shape=shape, knowledge=knowledge), training)
 
 
 def _width(features: int | None, ratio: float | None, training: Dataset) -> int:
@@ -98,9 +93,7 @@ def _width(features: int | None, ratio: float | None, training: Dataset) -> int:
     if features is not None:
         return features
     assert ratio is not None
-    if not 0 < ratio < float("inf"):
-        raise InputError(f"--ratio must be a positive number, got {ratio}")
-    return max(1, round(ratio * training.input_dim * training.num_samples))
+    return max(1, round(features_for(ratio, training)))
 
 
 def _report(out: Path, victim: RandomFeatures, training: Dataset) -> tuple[str, dict[str, Any]]:

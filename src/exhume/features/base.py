@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import torch
 
 from exhume.activations import Activation
+from exhume.features.symmetry import Symmetry
 
 
 class Linearisation(Protocol):
@@ -21,6 +22,16 @@ class Linearisation(Protocol):
 
     def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
         """Row i is J_i^T cotangents_i: (m, p) -> (m, d). One feature pass."""
+
+    def mean_kernel(self, count: int) -> torch.Tensor:
+        """K_ij = tr(J_i^T J_j) / d of the first `count` rows, (count, count) float64: exact, in the mean or estimated.
+
+        It costs `kernel_passes` feature passes.
+        """
+
+    @property
+    def kernel_passes(self) -> int:
+        """What `mean_kernel` costs."""
 
 
 class FeatureMap(Protocol):
@@ -43,8 +54,8 @@ class FeatureMap(Protocol):
         """Where it computes."""
 
     @property
-    def activation(self) -> Activation:
-        """The nonlinearity that decides about signs and norms."""
+    def symmetry(self) -> Symmetry:
+        """What it hides of signs and norms."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Phi(X): (m, d) -> (m, p). One feature pass."""
@@ -64,13 +75,27 @@ class FeatureMap(Protocol):
     def with_dtype(self, dtype: torch.dtype) -> Self:
         """The same map in another precision, sharing its weights."""
 
+    def identity(self) -> str:
+        """A string that differs for different maps."""
+
     def to_json(self) -> dict[str, Any]:
-        """What is needed to build it again."""
+        """What is needed to build it again, besides its tensors."""
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors that are needed to build it again."""
 
 
 @runtime_checkable
 class RowFeatureMap(FeatureMap, Protocol):
     """phi(x) = act(V x): one feature a row of V, so that rows, activation and linear part can be had apart."""
+
+    @property
+    def activation(self) -> Activation:
+        """act."""
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether it is act(V x + b) with b not zero."""
 
     def preactivate(self, inputs: torch.Tensor) -> torch.Tensor:
         """V x: (m, d) -> (m, p). One feature pass."""
@@ -83,3 +108,14 @@ class RowFeatureMap(FeatureMap, Protocol):
 
     def with_activation(self, activation: str | Activation) -> Self:
         """The same V under another activation."""
+
+
+@runtime_checkable
+class TrainedBody(FeatureMap, Protocol):
+    """A feature map whose own weights were trained together with the head, so that the features drifted."""
+
+    def drift(self, inputs: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
+        """How far a body step along sum_j J_theta(x_j)^T c_j moves the features: (m, d), (m, p) -> (m, p).
+
+        J_theta is the Jacobian in the body's weights. Two feature passes.
+        """

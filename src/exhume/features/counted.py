@@ -9,7 +9,7 @@ import torch
 
 from exhume.activations import Activation
 from exhume.errors import InputError
-from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap
+from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
 
 
 @dataclass
@@ -37,7 +37,7 @@ class CountedFeatures:
         self._map = feature_map
         self.ledger = ledger
         self.num_features, self.input_dim = feature_map.num_features, feature_map.input_dim
-        self.dtype, self.device, self.activation = feature_map.dtype, feature_map.device, feature_map.activation
+        self.dtype, self.device, self.symmetry = feature_map.dtype, feature_map.device, feature_map.symmetry
 
     @classmethod
     def open(cls, feature_map: FeatureMap, unit_rows: int) -> CountedFeatures:
@@ -53,6 +53,28 @@ class CountedFeatures:
         """Phi(X) and its counted derivative."""
         self._count(inputs.shape[0])
         return _CountedLinearisation(self._map.linearise(inputs, inactive_slope, linear_rows), self)
+
+    @property
+    def is_row_map(self) -> bool:
+        """Whether the map underneath is of the form act(V x)."""
+        return isinstance(self._map, RowFeatureMap)
+
+    @property
+    def activation(self) -> Activation:
+        """act, if the map is of the form act(V x)."""
+        return self._rows.activation
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether it is act(V x + b)."""
+        return self._rows.has_offset
+
+    def drift(self, inputs: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor | None:
+        """How a step of the body moves the features, counted as two passes; None if the body has no weights."""
+        if not isinstance(self._map, TrainedBody):
+            return None
+        self._count(2 * inputs.shape[0])
+        return self._map.drift(inputs, cotangents)
 
     def preactivate(self, inputs: torch.Tensor) -> torch.Tensor:
         """V x, counted."""
@@ -79,11 +101,19 @@ class CountedFeatures:
 
     def subset(self, rows: slice | torch.Tensor) -> CountedFeatures:
         """Some of the features; a pass over them counts as that part of one."""
-        return CountedFeatures(self._rows.subset(rows), self.ledger)
+        return CountedFeatures(self._map.subset(rows), self.ledger)
+
+    def identity(self) -> str:
+        """That of the map underneath."""
+        return self._map.identity()
 
     def to_json(self) -> dict[str, Any]:
         """The description of the map underneath."""
         return self._map.to_json()
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors of the map underneath."""
+        return self._map.tensors()
 
     @property
     def _rows(self) -> RowFeatureMap:
@@ -110,3 +140,11 @@ class _CountedLinearisation:
     def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
         self._owner._count(cotangents.shape[0])
         return self._inner.vjp(cotangents)
+
+    def mean_kernel(self, count: int) -> torch.Tensor:
+        self._owner._count(self.kernel_passes * self.features.shape[0])
+        return self._inner.mean_kernel(count)
+
+    @property
+    def kernel_passes(self) -> int:
+        return self._inner.kernel_passes

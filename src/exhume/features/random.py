@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, Self
 
 import torch
 
@@ -10,6 +11,7 @@ from exhume import activations
 from exhume.activations import Activation
 from exhume.errors import FileError, InputError
 from exhume.features.gaussian import GaussianMatrix, RowMatrix
+from exhume.features.symmetry import Symmetry
 
 KIND = "random_features"
 # Columns per row from which the transposed product is faster (measured on two CPU cores: 10 x 3072 yes, 30 x 3072 no).
@@ -19,6 +21,8 @@ _WIDE = 150
 class RandomFeatureMap:
     """phi(x) = act(V x) for the rows of a matrix V (p, d), usually Gaussian of variance 1/d and given by its seed."""
 
+    has_offset = False
+
     def __init__(self, matrix: RowMatrix, activation: str | Activation, dtype: torch.dtype = torch.float32) -> None:
         if dtype not in (torch.float32, torch.float64):
             raise InputError(f"random features compute in float32 or float64, not {dtype}")
@@ -27,13 +31,14 @@ class RandomFeatureMap:
         self.dtype = dtype
         self.num_features, self.input_dim = matrix.shape
         self.device = matrix.device
+        self.symmetry = Symmetry.of_activation(self.activation)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Phi(X) (m, p)."""
         inputs = self._checked(inputs)
         features = self._empty(inputs.shape[0])
         for rows, part in self.matrix.chunks(self.dtype):
-            features[:, rows] = self.activation.value(_times_rows(inputs, part))
+            features[:, rows] = self.activation.value(self._shifted(_times_rows(inputs, part), rows))
         return features
 
     def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0, linear_rows: int = 0) -> RandomLinearisation:
@@ -45,14 +50,14 @@ class RandomFeatureMap:
         for rows, part in self.matrix.chunks(self.dtype):
             linear = _times_rows(inputs, part)
             features[count:, rows] = linear[count:]
-            preactivation = linear[:count]
+            preactivation = self._shifted(linear[:count], rows)
             features[:count, rows] = self.activation.value(preactivation)
             slope = self.activation.slope(preactivation)
             if inactive_slope and self.activation.rectified:
                 # sign(relu(z)) is 1 where z > 0; comparisons make booleans, which cost several times as much.
                 slope = slope + inactive_slope * (1 - preactivation.relu().sign_())
             slopes[:count, rows] = slope
-        return RandomLinearisation(self, features, slopes)
+        return RandomLinearisation(self, inputs, features, slopes)
 
     def preactivate(self, inputs: torch.Tensor) -> torch.Tensor:
         """V x for every row, (m, p)."""
@@ -77,17 +82,25 @@ class RandomFeatureMap:
             moment.addmm_(left.T, part)
         return moment
 
-    def with_dtype(self, dtype: torch.dtype) -> RandomFeatureMap:
+    def with_dtype(self, dtype: torch.dtype) -> Self:
         """The same V, cast chunk by chunk."""
-        return RandomFeatureMap(self.matrix, self.activation, dtype)
+        return self._like(dtype=dtype)
 
-    def with_activation(self, activation: str | Activation) -> RandomFeatureMap:
+    def with_activation(self, activation: str | Activation) -> Self:
         """The same V under another activation."""
-        return RandomFeatureMap(self.matrix, activation, self.dtype)
+        return self._like(activation=activation)
 
-    def subset(self, rows: slice | torch.Tensor) -> RandomFeatureMap:
+    def subset(self, rows: slice | torch.Tensor) -> Self:
         """Some of the features."""
-        return RandomFeatureMap(self.matrix.subset(rows), self.activation, self.dtype)
+        return self._like(rows=rows)
+
+    def identity(self) -> str:
+        """The map in words, as one string."""
+        return json.dumps(self.to_json(), sort_keys=True)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """None: V is its seed."""
+        return {}
 
     def to_json(self) -> dict[str, Any]:
         """The map in words: V is its seed."""
@@ -116,6 +129,21 @@ class RandomFeatureMap:
             raise FileError(f"the description of the random features is incomplete or wrong: {error!r}") from error
         return cls(GaussianMatrix(*sizes, memory_budget=memory_budget, device=device), name, dtype)
 
+    def _like(
+        self,
+        *,
+        rows: slice | torch.Tensor | None = None,
+        activation: str | Activation | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """This map with some of its rows, another activation or another precision."""
+        matrix = self.matrix if rows is None else self.matrix.subset(rows)
+        return type(self)(matrix, activation or self.activation, dtype or self.dtype)
+
+    def _shifted(self, linear: torch.Tensor, rows: slice) -> torch.Tensor:
+        """V x + b for maps that have a b."""
+        return linear
+
     def _empty(self, rows: int) -> torch.Tensor:
         return torch.empty((rows, self.num_features), dtype=self.dtype, device=self.device)
 
@@ -128,8 +156,13 @@ class RandomFeatureMap:
 class RandomLinearisation:
     """Phi(X) and the diagonal-times-V Jacobians J_i = diag(act'(V x_i)) V."""
 
-    def __init__(self, feature_map: RandomFeatureMap, features: torch.Tensor, slopes: torch.Tensor) -> None:
+    kernel_passes = 0  # in closed form
+
+    def __init__(
+        self, feature_map: RandomFeatureMap, inputs: torch.Tensor, features: torch.Tensor, slopes: torch.Tensor
+    ) -> None:
         self._map = feature_map
+        self._inputs = inputs  # (m, d)
         self.features = features  # (m, p)
         self.slopes = slopes  # (m, p)
 
@@ -146,6 +179,11 @@ class RandomLinearisation:
         for rows, part in self._map.matrix.chunks(self.slopes.dtype):
             out.addmm_(self.slopes[:, rows] * cotangents[:, rows], part)
         return out
+
+    def mean_kernel(self, count: int) -> torch.Tensor:
+        """(p/d) E[act'(z_i) act'(z_j)] over Gaussian rows of V, in closed form."""
+        unit = torch.nn.functional.normalize(self._inputs[:count].double(), dim=1)
+        return self._map.activation.slope_kernel(unit @ unit.T) * (self._map.num_features / self._map.input_dim)
 
 
 def _times_rows(inputs: torch.Tensor, part: torch.Tensor) -> torch.Tensor:

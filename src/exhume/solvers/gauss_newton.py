@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -45,6 +45,31 @@ class Patience:
     tolerance: float = 1e-6
     window: int | None = None
     fall: float = 0.7
+
+
+@dataclass
+class Course:
+    """What a Levenberg-Marquardt run remembers between steps, besides its rows; advanced in place.
+
+    Attributes:
+        damping: of the next step.
+        taken: steps tried.
+        losses: the loss after every one of them, and at the start.
+        rejections, raised: rejected in a row, and what the next rejection multiplies the damping by.
+    """
+
+    damping: float = 1e-2
+    taken: int = 0
+    losses: list[float] = field(default_factory=list)
+    rejections: int = 0
+    raised: float = _FIRST_RAISE
+
+    def stalled(self, patience: Patience) -> bool:
+        """Whether the last steps did not bring the loss down enough."""
+        window = patience.window
+        if not window or self.taken < window:
+            return False
+        return self.losses[-1] > patience.fall * self.losses[-1 - window]
 
 
 def gauss_newton_step(
@@ -103,6 +128,7 @@ def levenberg_marquardt(
     damping: float = 1e-2,
     least_damping: float = 1e-7,
     watch: Callable[[Point], bool] = lambda point: True,
+    course: Course | None = None,
 ) -> Point:
     """Minimises ||P Theta||^2 over the rows, every step tested.
 
@@ -111,27 +137,27 @@ def levenberg_marquardt(
 
     Args:
         watch: called after every accepted step; False ends the run.
+        course: where an interrupted run stood; a run that is given the same rows and course goes on as it would have.
     """
-    inner = inner or Inner()
+    inner, course = inner or Inner(), course or Course(damping)
     point = span.at(rows)
-    losses, rejections, raised = [point.loss], 0, _FIRST_RAISE
-    for taken in range(1, patience.steps + 1):
-        if math.sqrt(point.loss) < patience.tolerance:
-            break
-        step, predicted = gauss_newton_step(span, point, damping, inner, radius)
+    course.losses = course.losses or [point.loss]
+    while course.taken < patience.steps and math.sqrt(point.loss) >= patience.tolerance:
+        course.taken += 1
+        step, predicted = gauss_newton_step(span, point, course.damping, inner, radius)
         tried = span.at(move(span, point, step, radius))
-        if tried.loss < point.loss:
+        accepted = tried.loss < point.loss
+        if accepted:
             gain = min((point.loss - tried.loss) / max(predicted, 1e-300), 1.0)
-            damping = max(least_damping, damping * max(0.2, 1 - (2 * gain - 1) ** 3))
-            point, rejections, raised = tried, 0, _FIRST_RAISE
-            if not watch(point):
-                break
+            course.damping = max(least_damping, course.damping * max(0.2, 1 - (2 * gain - 1) ** 3))
+            point, course.rejections, course.raised = tried, 0, _FIRST_RAISE
         else:
-            damping, raised, rejections = damping * raised, 2 * raised, rejections + 1
+            course.damping *= course.raised
+            course.raised, course.rejections = 2 * course.raised, course.rejections + 1
             near_floor = math.sqrt(point.loss) < _NEAR_FLOOR
-            if rejections > (_REJECTIONS_NEAR_FLOOR if near_floor else _REJECTIONS):
+            if course.rejections > (_REJECTIONS_NEAR_FLOOR if near_floor else _REJECTIONS):
                 break
-        losses.append(point.loss)
-        if patience.window and taken >= patience.window and losses[-1] > patience.fall * losses[-1 - patience.window]:
+        course.losses.append(point.loss)
+        if (accepted and not watch(point)) or course.stalled(patience):
             break
     return point

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from exhume.activations import Activation
 from exhume.errors import InputError, unknown_name
 from exhume.features import GaussianMatrix, RandomFeatureMap
-from exhume.target import Knowledge, Target
+from exhume.knowledge import Knowledge
+from exhume.target import Target
 from exhume.victims.pruning import magnitude, optimal_brain_surgeon
 from exhume.victims.training import logistic_coefficients, ridge_coefficients
 

@@ -1,0 +1,158 @@
+"""The direct search: Levenberg-Marquardt on all coordinates from random rows, for features of any kind.
+
+Several outputs leave the landscape so benign that random rows find the samples in a few dozen steps. A trained body has
+drifted features, so that the residual ends above rounding; it is taken for a floor rather than a bad minimum if every
+sample stands clear of it: dropping any row would cost much more than what is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from exhume.attacks.search import FOUND, Outcome
+from exhume.attacks.spectral import random_rows
+from exhume.features import CountedFeatures
+from exhume.solvers import Course, Inner, Patience, levenberg_marquardt
+from exhume.span import Point, Span
+
+STEPS_PER_START = 150
+_PATIENCE = Patience(STEPS_PER_START, tolerance=1e-6, window=4, fall=0.995)
+_ON_SPHERE = Patience(STEPS_PER_START // 2, tolerance=1e-6, window=3, fall=0.97)
+_INNER = Inner(15, 0.1)
+# A floor: the relative residual at most, and the share at most of the least useful row's worth that it may amount to.
+_FLOOR_BELOW, _CLEAR_OF = 0.1, 0.25
+
+
+@dataclass
+class DirectState:
+    """Everything that the next step depends on, so that a checkpoint resumes the same search."""
+
+    rows: torch.Tensor
+    generator: torch.Generator
+    start: int = 1
+    step: int = 0
+    residual: float = 1.0
+    course: Course = field(default_factory=Course)
+    best: tuple[float, torch.Tensor] | None = None
+    freed: bool = False
+
+    def save(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Tensors and numbers for a checkpoint."""
+        tensors = {"rows": self.rows.clone(), "generator": self.generator.get_state()}
+        if self.best is not None:
+            tensors["best"] = self.best[1].clone()
+        numbers = {"start": self.start, "step": self.step, "residual": self.residual, "course": asdict(self.course)}
+        return tensors, numbers | {"best": self.best[0] if self.best else None, "freed": self.freed}
+
+    @classmethod
+    def load(cls, tensors: dict[str, torch.Tensor], numbers: dict[str, Any], device: torch.device) -> DirectState:
+        """The state that `save` wrote."""
+        generator = torch.Generator()
+        generator.set_state(tensors["generator"])
+        best = None if numbers["best"] is None else (numbers["best"], tensors["best"].to(device))
+        return cls(
+            rows=tensors["rows"].to(device),
+            generator=generator,
+            start=numbers["start"],
+            step=numbers["step"],
+            residual=numbers["residual"],
+            course=Course(**numbers["course"]),
+            best=best,
+            freed=numbers["freed"],
+        )
+
+
+class DirectSearch:
+    """Looks for `count` samples that solve the plain span equation.
+
+    Args:
+        span: the equation, nothing free.
+        count: how many samples.
+        unknowns: of samples and coefficients together.
+        free_norms: whether norms are unknown too. A start stays on the sphere of radius sqrt(d) until it gets no
+            further (rows that may grow at once run away where a normalisation makes large inputs all alike), then
+            frees them.
+        max_starts: how many random starts.
+        keep_going: asked at the start and after every accepted step.
+    """
+
+    def __init__(
+        self,
+        span: Span,
+        count: int,
+        *,
+        unknowns: int,
+        free_norms: bool,
+        max_starts: int,
+        keep_going: Callable[[DirectState], bool],
+    ) -> None:
+        self.span, self.count, self._max_starts, self._keep_going = span, count, max_starts, keep_going
+        self._radius, self._free_norms = math.sqrt(span.features.input_dim), free_norms
+        self._surplus = 1 - unknowns / span.displacement.numel()
+
+    def begin(self, generator: torch.Generator) -> DirectState:
+        """The first start."""
+        return DirectState(
+            random_rows(self.count, self.span.features.input_dim, generator, self.span.features), generator
+        )
+
+    def run(self, state: DirectState) -> Outcome:
+        """Starts anew until the residual collapses or settles at a floor, or the starts are spent."""
+        resumed = state.step > 0
+        while self._keep_going(state):
+            if resumed and isinstance(self.span.features, CountedFeatures):
+                # The pass that a resumed run makes again was counted before it was interrupted.
+                self.span.features.ledger.add(-self.count, self.span.features.num_features)
+            resumed = False
+            point, ended = self._descend(state)
+            if state.best is None or point.loss < state.best[0]:
+                state.best = (point.loss, point.rows)
+            found, floor = math.sqrt(point.loss) < FOUND, not ended and self.at_floor(point)
+            if found or floor:
+                return Outcome(point.rows, found, False, state.start, state.step, floor=floor and not found)
+            if ended or state.start >= self._max_starts:
+                break
+            state.rows = self.begin(state.generator).rows
+            state.start, state.step, state.course, state.residual = state.start + 1, 0, Course(), 1.0
+            state.freed = False
+        rows = state.best[1] if state.best else state.rows
+        return Outcome(rows, False, False, state.start, state.step)
+
+    def at_floor(self, point: Point) -> bool:
+        """Whether every row stands clear of what is left, and that is little."""
+        if math.sqrt(point.loss) > _FLOOR_BELOW:
+            return False
+        inverse = torch.cholesky_inverse(point.gram_factor)
+        worth = point.coefficients.double().square().sum(1) / inverse.diagonal()
+        least = float(worth.min()) / self.span.squared_norm
+        return point.loss < _CLEAR_OF * self._surplus * least
+
+    def _descend(self, state: DirectState) -> tuple[Point, bool]:
+        """One start of Levenberg-Marquardt, on the sphere and then off it; also whether the budget ended it."""
+        ended, before = False, state.step - state.course.taken
+
+        def watch(point: Point) -> bool:
+            nonlocal ended
+            state.rows, state.residual, state.step = point.rows, math.sqrt(point.loss), before + state.course.taken
+            ended = not self._keep_going(state)
+            return not ended
+
+        def solve(patience: Patience, radius: float | None) -> Point:
+            return levenberg_marquardt(
+                self.span, state.rows, patience, radius=radius, inner=_INNER, watch=watch, course=state.course
+            )
+
+        if not self._free_norms:
+            return solve(_PATIENCE, self._radius), ended
+        if not state.freed:
+            point = solve(_ON_SPHERE, self._radius)
+            if ended:
+                return point, ended
+            state.rows, state.freed, state.course = point.rows, True, Course()
+        before = state.step
+        return solve(_PATIENCE, None), ended

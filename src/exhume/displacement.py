@@ -1,0 +1,99 @@
+"""How far a module's head moved in training: its weights and bias less what is known of them before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from exhume.errors import InputError
+from exhume.features.heads import Head, find_head
+from exhume.features.module import probe_inputs
+
+Initial = torch.Tensor | Mapping[str, torch.Tensor] | Literal["zero", "unknown"]
+InitialBias = torch.Tensor | Literal["zero", "unknown"]
+
+
+@dataclass(frozen=True)
+class HeadMove:
+    """A head before and after training.
+
+    Attributes:
+        head: which layer.
+        trained: its weights (k, p), with the bias as a last column if that is used.
+        displacement: likewise, less the initial weights.
+        initial: whether those are known.
+        uses_bias: whether there is a column for the bias.
+        surviving: indices of the columns that pruning has left; None if nothing was pruned.
+    """
+
+    head: Head
+    trained: torch.Tensor
+    displacement: torch.Tensor
+    initial: Literal["known", "zero", "unknown"]
+    uses_bias: bool
+    surviving: torch.Tensor | None
+
+
+def move_of(
+    module: nn.Module, name: str | None, input_shape: tuple[int, ...], initial: Initial, initial_bias: InitialBias
+) -> HeadMove:
+    """The move of the named head, or of the last one."""
+    head = find_head(module, name, probe_inputs(module, input_shape))
+    layer = module.get_submodule(head.name)
+    weight: torch.Tensor = layer.weight.detach().reshape(head.num_outputs, head.num_features)  # type: ignore[operator]
+    bias: torch.Tensor | None = layer.bias.detach() if head.has_bias else None  # type: ignore[operator]
+    if isinstance(initial, Mapping):
+        initial, initial_bias = _from_state_dict(head, initial, initial_bias)
+    before = _before("initial head", weight, initial)
+    known: Literal["known", "zero", "unknown"] = "known"
+    if not isinstance(initial, torch.Tensor):
+        known = "zero" if initial == "zero" else "unknown"
+    surviving = _surviving(weight, before, known)
+    trained, displacement = weight, weight - before
+    uses_bias = bias is not None and not (isinstance(initial_bias, str) and initial_bias == "unknown")
+    if uses_bias:
+        assert bias is not None
+        moved = bias - _before("initial bias", bias, initial_bias)
+        trained = torch.cat([trained, bias[:, None]], 1)
+        displacement = torch.cat([displacement, moved[:, None]], 1)
+        if surviving is not None:
+            surviving = torch.cat([surviving, surviving.new_tensor([head.num_features])])
+    return HeadMove(head, trained, displacement, known, uses_bias, surviving)
+
+
+def _from_state_dict(
+    head: Head, state: Mapping[str, torch.Tensor], initial_bias: InitialBias
+) -> tuple[torch.Tensor, InitialBias]:
+    """Weight and bias of the head in a state dict of the untrained module."""
+    key = f"{head.name}.weight"
+    if key not in state:
+        raise InputError(f"the initial state dict has no {key!r}; it has: {', '.join(sorted(state))}")
+    return state[key], state.get(f"{head.name}.bias", initial_bias)
+
+
+def _before(what: str, trained: torch.Tensor, given: torch.Tensor | str) -> torch.Tensor:
+    """The weights before training, in the shape of the trained ones; zeros if they are zero or unknown."""
+    if isinstance(given, torch.Tensor):
+        if given.numel() != trained.numel():
+            raise InputError(f"{what} of shape {tuple(given.shape)} does not fit a head of {tuple(trained.shape)}")
+        return given.detach().reshape(trained.shape).to(trained)
+    if given not in ("zero", "unknown"):
+        raise InputError(f"{what} {given!r}; valid: a tensor, 'zero' or 'unknown'")
+    return torch.zeros_like(trained)
+
+
+def _surviving(weight: torch.Tensor, before: torch.Tensor, known: str) -> torch.Tensor | None:
+    """Columns that pruning has left: weights that are exactly zero for every output, and were not at the start.
+
+    A head that started at zero has such columns by itself, where no sample is active.
+    """
+    if known == "zero":
+        return None
+    pruned = (weight == 0).all(0)
+    if known == "known":
+        pruned &= (before != 0).any(0)
+    return (~pruned).nonzero().squeeze(1) if bool(pruned.any()) else None

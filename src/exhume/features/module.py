@@ -1,0 +1,244 @@
+"""The feature map of any nn.Module: what its head is given, with derivatives by torch.func."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from exhume.errors import InputError
+from exhume.features.gaussian import parse_bytes
+from exhume.features.heads import Head, check_ready, find_head, input_of, run
+from exhume.features.symmetry import Symmetry
+from exhume.networks import Network
+
+KIND = "module"
+# Inputs that a module is tried on when it is opened, and their seed.
+_PROBES, _PROBE_SEED = 3, 0
+# Random cotangents from which the mean of J_i^T J_j is estimated.
+_KERNEL_PROBES = 2
+_SAME = 1e-4
+
+
+def probe_inputs(module: nn.Module, input_shape: tuple[int, ...], count: int = _PROBES) -> torch.Tensor:
+    """A few Gaussian inputs (m, *input_shape) in the module's precision and on its device."""
+    generator = torch.Generator().manual_seed(_PROBE_SEED)
+    like = next((weight for weight in module.parameters() if weight.is_floating_point()), torch.empty(0))
+    return torch.randn((count, *input_shape), generator=generator).to(like.device, like.dtype)
+
+
+class ModuleFeatureMap:
+    """phi(x): the input of a module's head, for flat rows x; a constant 1 is appended if the head's bias is used.
+
+    A head at several positions (a 1 x 1 convolution, a linear layer over tokens) has the mean over positions for
+    features if the module averages its outputs; other such heads are refused.
+
+    Args:
+        module: in eval mode; it is copied, so that it may be trained on.
+        head: name of a linear layer or 1 x 1 convolution; None takes the last one that runs.
+        input_shape: shape of one input.
+        bias: whether to append the constant.
+        memory_budget: activations of more samples than fit are computed in chunks, anew for every derivative.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        head: str | None,
+        input_shape: tuple[int, ...],
+        *,
+        bias: bool = False,
+        memory_budget: int | str = "4GB",
+    ) -> None:
+        probes = probe_inputs(module, tuple(input_shape))
+        check_ready(module, probes)
+        self.head: Head = find_head(module, head, probes)
+        self.input_shape, self.bias = tuple(input_shape), bias
+        self.input_dim = math.prod(self.input_shape)
+        self.module = copy.deepcopy(module).requires_grad_(False)
+        self.layer = self.module.get_submodule(self.head.name)
+        self._kept: torch.Tensor | None = None
+        self.dtype, self.device = probes.dtype, probes.device
+        self._check_positions(probes)
+        self.num_features = self.head.num_features + bias
+        flat = probes.reshape(len(probes), -1)
+        self.symmetry = Symmetry.measured(self._body, flat)
+        self._chunk = max(1, parse_bytes(memory_budget) // self._bytes_per_sample(flat))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Phi(X) (m, p)."""
+        inputs = self._checked(inputs)
+        with torch.no_grad():
+            return torch.cat([self._features(part) for part in inputs.split(self._chunk)])
+
+    def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0, linear_rows: int = 0) -> ModuleLinearisation:
+        """Phi(X) and what jvp and vjp need. The slope of inactive ReLUs is the module's own business: always 0."""
+        if linear_rows:
+            raise InputError("a module has no rows that pass without its activation")
+        return ModuleLinearisation(self, self._checked(inputs), self._chunk)
+
+    def drift(self, inputs: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
+        """J_theta(x_i) sum_j J_theta(x_j)^T c_j over the weights theta of the body."""
+        inputs = self._checked(inputs)
+        own = f"{self.head.name}."
+        weights = {name: each.detach() for name, each in self.module.named_parameters() if not name.startswith(own)}
+
+        def features(weights: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
+            return self._features(rows, weights)
+
+        parts = list(zip(inputs.split(self._chunk), cotangents.split(self._chunk), strict=True))
+        step = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        for rows, part in parts:
+            pull = torch.func.vjp(lambda each, rows=rows: features(each, rows), weights)[1]
+            for name, change in pull(part)[0].items():
+                step[name] += change
+        return torch.cat(
+            [torch.func.jvp(lambda each, rows=rows: features(each, rows), (weights,), (step,))[1] for rows, _ in parts]
+        )
+
+    def subset(self, rows: slice | torch.Tensor) -> Self:
+        """Some of the features; the body is computed whole all the same."""
+        before = torch.arange(self.num_features, device=self.device) if self._kept is None else self._kept
+        other = copy.copy(self)
+        other._kept = before[rows]
+        other.num_features = int(other._kept.numel())
+        return other
+
+    def with_dtype(self, dtype: torch.dtype) -> Self:
+        """The same module in another precision."""
+        if dtype == self.dtype:
+            return self
+        other = copy.copy(self)
+        other.module = copy.deepcopy(self.module).to(dtype)
+        other.layer = other.module.get_submodule(self.head.name)
+        other.dtype = dtype
+        return other
+
+    def identity(self) -> str:
+        """A hash of the weights, the input shape and the head."""
+        digest = hashlib.sha256(repr((type(self.module).__name__, self.input_shape, self.head, self.bias)).encode())
+        for name, tensor in sorted(self.module.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """The architecture in words; only exhume's own can be built again from them."""
+        if not isinstance(self.module, Network):
+            raise InputError(
+                f"{type(self.module).__name__} cannot be saved: only exhume's own architectures can be built again "
+                "from a file; attack it from Python, in one go"
+            )
+        return {
+            "kind": KIND,
+            "architecture": self.module.name,
+            "config": self.module.config,
+            "head": self.head.name,
+            "bias": self.bias,
+        }
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The module's weights."""
+        return {name: tensor.detach() for name, tensor in self.module.state_dict().items()}
+
+    def _features(self, rows: torch.Tensor, weights: dict[str, torch.Tensor] | None = None) -> torch.Tensor:
+        """Phi of flat rows, differentiable in them (and in the weights, if some are given)."""
+        features = self._body(rows, weights)
+        if self.bias:
+            features = torch.cat([features, torch.ones_like(features[:, :1])], 1)
+        return features if self._kept is None else features[:, self._kept]
+
+    def _body(self, rows: torch.Tensor, weights: dict[str, torch.Tensor] | None = None) -> torch.Tensor:
+        """What the head is given, the mean over its positions."""
+        inputs = rows.reshape(-1, *self.input_shape)
+        with input_of(self.layer) as caught:
+            if weights is None:
+                self.module(inputs)
+            else:
+                torch.func.functional_call(self.module, weights, (inputs,))
+        return self._over_positions(caught[0])
+
+    def _over_positions(self, values: torch.Tensor) -> torch.Tensor:
+        """(m, p) from what stands at every position; the channels of a convolution come second, else last."""
+        if values.ndim == 2:
+            return values
+        if self.head.kind == "linear":
+            return values.flatten(1, -2).mean(1)
+        return values.flatten(2).mean(2)
+
+    def _check_positions(self, probes: torch.Tensor) -> None:
+        """Refuses heads with several positions whose outputs are not averaged."""
+        with input_of(self.layer) as caught:
+            outputs = run(self.module, probes)
+        shape = tuple(caught[0].shape[1:])
+        if shape.count(1) == len(shape) - 1 or len(shape) == 1:
+            return
+        averaged = self._over_positions(self.layer(caught[0])).flatten()
+        if outputs.numel() != averaged.numel() or float((outputs.flatten() - averaged).norm()) > _SAME * float(
+            averaged.norm()
+        ):
+            raise InputError(
+                f"head {self.head.name!r} works on {shape} at a time and the module does not average its outputs; "
+                "every position would have coefficients of its own, which is not supported"
+            )
+
+    def _bytes_per_sample(self, flat: torch.Tensor) -> int:
+        """Memory that one sample's activations take."""
+        sizes: list[int] = []
+
+        def count(_layer: nn.Module, _args: Any, output: Any) -> None:
+            if isinstance(output, torch.Tensor):
+                sizes.append(output.numel() * output.element_size())
+
+        handles = [layer.register_forward_hook(count) for layer in self.module.modules()]
+        run(self.module, flat[:1].reshape(1, *self.input_shape))
+        for handle in handles:
+            handle.remove()
+        return max(1, 2 * sum(sizes))
+
+    def _checked(self, inputs: torch.Tensor) -> torch.Tensor:
+        if inputs.ndim != 2 or inputs.shape[1] != self.input_dim:
+            raise InputError(f"inputs of shape {tuple(inputs.shape)} do not fit a map of (m, {self.input_dim}) rows")
+        return inputs.to(device=self.device, dtype=self.dtype)
+
+
+class ModuleLinearisation:
+    """Phi(X) and its derivative: one jvp or vjp over all samples at once, or a chunk of them at a time."""
+
+    kernel_passes = _KERNEL_PROBES
+
+    def __init__(self, feature_map: ModuleFeatureMap, inputs: torch.Tensor, chunk: int) -> None:
+        self._map, self._inputs, self._chunk = feature_map, inputs, chunk
+        self._pull = None
+        if len(inputs) <= chunk:
+            values, self._pull, *_ = torch.func.vjp(feature_map._features, inputs)
+            self.features = values.detach()
+        else:
+            self.features = feature_map.forward(inputs)
+
+    def jvp(self, directions: torch.Tensor) -> torch.Tensor:
+        """J_i directions_i by forward-mode differentiation."""
+        parts = zip(self._inputs.split(self._chunk), directions.split(self._chunk), strict=True)
+        return torch.cat([torch.func.jvp(self._map._features, (rows,), (part,))[1] for rows, part in parts])
+
+    def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
+        """J_i^T cotangents_i by reverse-mode differentiation."""
+        if self._pull is not None:
+            return self._pull(cotangents)[0]
+        parts = zip(self._inputs.split(self._chunk), cotangents.split(self._chunk), strict=True)
+        return torch.cat([torch.func.vjp(self._map._features, rows)[1](part)[0] for rows, part in parts])
+
+    def mean_kernel(self, count: int) -> torch.Tensor:
+        """tr(J_i^T J_j) / d, estimated from random signs z: E[(J_i^T z) . (J_j^T z)] (Hutchinson 1990)."""
+        generator = torch.Generator().manual_seed(_PROBE_SEED)
+        width = self.features.shape[1]
+        kernel = torch.zeros((count, count), dtype=torch.float64, device=self.features.device)
+        for _ in range(_KERNEL_PROBES):
+            signs = (torch.randint(0, 2, (1, width), generator=generator) * 2 - 1).to(self.features)
+            pulled = self.vjp(signs.expand(len(self._inputs), -1))[:count].double()
+            kernel += pulled @ pulled.T / (_KERNEL_PROBES * self._map.input_dim)
+        return kernel
