@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from exhume.cli import attack, data, demo, law, score, train
+from exhume.cli import attack, data, demo, law, score, train, train_networks
 from exhume.errors import ExhumeError
 
 app = typer.Typer(
@@ -20,6 +20,8 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("law")(law.law)
 app.command("data")(data.data)
+for kind in train_networks.KINDS:
+    train.app.command(kind.name)(train_networks.command_for(kind))
 app.add_typer(train.app, name="train")
 app.command("attack")(attack.attack)
 app.command("score")(score.score)
