@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -37,6 +38,11 @@ def side_by_side(run: Callable[[Any], Any], cases: Iterable[Any]) -> list[Any]:
     """Runs cases in two processes of one thread each, in order."""
     with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         return list(pool.map(run, cases))
+
+
+def say(line: str) -> None:
+    """Tells where a long bench is, beside its table."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -10,7 +10,7 @@ DIM, SAMPLES, SEEDS = 30, 20, 8
 SURVIVING = (1.5, 1.6, 1.75, 2, 3)  # p' / dn
 KINDS = (("whole", 1.0, "obs"), ("obs", 0.5, "obs"), ("obs", 0.25, "obs"), ("magnitude", 0.5, "magnitude"))
 SOLVED_BELOW, MAX_PASSES = 1e-3, 8_000
-DESCENT_SURVIVING, DESCENT_SEEDS, DESCENT_STEPS = (2, 3, 5), 3, 5_000
+DESCENT_SURVIVING, DESCENT_SEEDS, DESCENT_STEPS = (3, 5), 8, 5_000
 
 Kind = tuple[str, float, str]
 Case = tuple[str, float, Kind, int]

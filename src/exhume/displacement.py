@@ -37,6 +37,13 @@ class HeadMove:
     uses_bias: bool
     surviving: torch.Tensor | None
 
+    def without_bias(self) -> HeadMove:
+        """The same with the column of the bias left out."""
+        if not self.uses_bias:
+            return self
+        surviving = None if self.surviving is None else self.surviving[:-1]
+        return HeadMove(self.head, self.trained[:, :-1], self.displacement[:, :-1], self.initial, False, surviving)
+
 
 def move_of(
     module: nn.Module, name: str | None, input_shape: tuple[int, ...], initial: Initial, initial_bias: InitialBias

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -96,16 +97,20 @@ class Target:
                 for their displacement (what weight decay has left of the initial ones is noise). A whole state dict
                 of the untrained module will do too, and gives the bias as well.
             initial_bias: likewise for its bias, if it has one. A known displacement of the bias is one more equation
-                for every output; an unknown one is left out.
+                for every output; an unknown one is left out. If the features are homogeneous, these equations fix the
+                samples' norms and nothing else, and are left out too unless there are as many as samples.
             input_shape: shape of one input.
             knowledge: what else the attacker is assumed to know.
             memory_budget: for activations.
         """
         move = move_of(module, head, tuple(input_shape), initial_head, initial_bias)
-        body = ModuleFeatureMap(
-            module, move.head.name, tuple(input_shape), bias=move.uses_bias, memory_budget=memory_budget
-        )
         known = (knowledge or Knowledge()).model_copy(update={"initial_head": move.initial})
+        body = ModuleFeatureMap(module, move.head.name, tuple(input_shape), memory_budget=memory_budget)
+        enough = (known.num_samples or math.inf) <= move.head.num_outputs
+        if body.symmetry.homogeneous and not enough:
+            move = move.without_bias()
+        if move.uses_bias:
+            body = body.with_bias()
         return cls._of_move(body, move, known, tuple(input_shape))
 
     @classmethod
@@ -201,7 +206,7 @@ def _build_features(
         raise unknown_name("kind of features", kind, (RANDOM_FEATURES, MODULE))
     try:
         network = networks.build(value["architecture"], value["config"])
-        network.load_state_dict(weights)
+        network.to(next((weight.dtype for weight in weights.values()), torch.float32)).load_state_dict(weights)
         head, bias = str(value["head"]), bool(value["bias"])
     except (KeyError, TypeError, RuntimeError) as error:
         raise FileError(f"the description of the network does not fit its weights: {error}") from error

@@ -5,16 +5,43 @@ import torch
 
 from exhume import activations
 from exhume.errors import InputError
-from exhume.features import CountedFeatures, GaussianMatrix, RandomFeatureMap
+from exhume.features import (
+    CountedFeatures,
+    DenseMatrix,
+    FirstLayerMap,
+    GaussianMatrix,
+    ModuleFeatureMap,
+    RandomFeatureMap,
+)
 from exhume.features.gaussian import BLOCK_ROWS
+from exhume.networks import TwoLayer
+from exhume.target import Target, fastest
 
 DIM, ROWS = 6, 4
+
+
+def normal(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+
+def module_map(**options):
+    network = TwoLayer(DIM, 9, 2, "softplus").double().eval()
+    return ModuleFeatureMap(network, "head", (DIM,), **options)
+
 
 MAPS = {
     **{
         f"random-{name}": lambda name=name: RandomFeatureMap(GaussianMatrix(40, DIM, seed=0), name, torch.float64)
         for name in activations.names()
     },
+    "first-layer": lambda: fastest(module_map()),
+    "first-layer-with-bias": lambda: FirstLayerMap(
+        DenseMatrix(normal(9, DIM)), "softplus", torch.float64, offset=normal(9)
+    ),
+    "module": lambda: module_map(),
+    "module-with-bias": lambda: module_map().with_bias(),
+    "module-in-chunks": lambda: module_map(memory_budget=1),
+    "module-pruned": lambda: module_map().subset(torch.tensor([0, 3, 4])),
     "random-many-chunks": lambda: RandomFeatureMap(
         GaussianMatrix(2 * BLOCK_ROWS + 5, DIM, seed=0, memory_budget=0), "tanh", torch.float64
     ),
@@ -63,9 +90,23 @@ def test_other_precision_is_the_same_map(feature_map, inputs):
     torch.testing.assert_close(single.forward(inputs).double(), feature_map.forward(inputs), atol=1e-5, rtol=1e-5)
 
 
-def test_description_rebuilds_the_map(feature_map, inputs):
-    again = type(feature_map).from_json(feature_map.to_json())
-    assert torch.equal(again.forward(inputs), feature_map.forward(inputs))
+@pytest.mark.parametrize("name", sorted(set(MAPS) - {"first-layer-with-bias", "module-pruned"}))
+def test_description_and_tensors_rebuild_the_map(name, inputs, tmp_path):
+    feature_map = MAPS[name]()
+    Target(feature_map, torch.ones(feature_map.num_features)).save(tmp_path)
+    again = Target.load(tmp_path).feature_map
+    assert again.identity() == feature_map.identity()
+    torch.testing.assert_close(again.with_dtype(torch.float64).forward(inputs), feature_map.forward(inputs))
+
+
+def test_mean_kernel_is_about_that_of_the_jacobians(feature_map, inputs):
+    at = feature_map.linearise(inputs)
+    jacobian = dense_jacobian(feature_map, inputs)
+    exact = torch.einsum("ipd,jpd->ij", jacobian, jacobian) / DIM
+    kernel = at.mean_kernel(ROWS)
+    assert kernel.shape == (ROWS, ROWS)
+    assert float((kernel - exact).norm() / exact.norm()) < 1.0
+    assert float(torch.linalg.eigvalsh(kernel)[0]) > -1e-8
 
 
 def test_rows_of_the_wrong_length_are_refused(feature_map):

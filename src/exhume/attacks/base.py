@@ -34,6 +34,10 @@ class ProgressEvent:
 
 Progress = Callable[[ProgressEvent], None]
 
+_UNKNOWN_HEAD = (
+    "Initial head: unknown. The trained one stands for its displacement; what is left of the initial weights is noise.",
+)
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -174,7 +178,7 @@ class Attack(ABC):
             norms_determined=proposal.norms_determined,
             evidence=proposal.evidence,
             history=proposal.history,
-            notes=proposal.notes,
+            notes=(*proposal.notes, *_UNKNOWN_HEAD) if target.knowledge.initial_head == "unknown" else proposal.notes,
         )
 
     def _number_sought(self, target: Target, num_samples: int | None) -> int | None:

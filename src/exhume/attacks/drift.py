@@ -10,6 +10,7 @@ behind the final ones: Theta = A^T (Phi - D / 2). All of it is known once sample
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,11 +43,20 @@ class Drift:
     errors: tuple[float, ...]
 
 
-def take_out_drift(problem: Problem, samples: torch.Tensor, radius: float | None, ridge: float) -> Drift | None:
+def take_out_drift(
+    problem: Problem, samples: torch.Tensor, radius: float | None, ridge: float, watch: Callable[[Point], bool]
+) -> Drift | None:
     """Corrects the equation for drift and solves it again from the samples; None if the body has no weights.
 
     What the estimate misses is judged by the residual: if a share of it is left, that share of the correction is the
     expected error.
+
+    Args:
+        problem: the target and its features.
+        samples: that solve the equation as it is.
+        radius: norm that they keep; None lets it change.
+        ridge: share of the mean diagonal added to Phi Phi^T.
+        watch: called after every accepted step; False ends a round.
     """
     target, features = problem.target, problem.features.with_dtype(samples.dtype)
     head = target.trained_head
@@ -64,7 +74,9 @@ def take_out_drift(problem: Problem, samples: torch.Tensor, radius: float | None
         if math.isnan(floor):
             floor = math.sqrt(float(span.project(first, shift).square().sum(dtype=torch.float64)) / span.squared_norm)
         trial = Span(features, theta + shift, ridge=ridge, squared_norm=span.squared_norm)
-        point = levenberg_marquardt(trial, best.samples, _PATIENCE, radius=radius, inner=_INNER, damping=1e-3)
+        point = levenberg_marquardt(
+            trial, best.samples, _PATIENCE, radius=radius, inner=_INNER, damping=1e-3, watch=watch
+        )
         if not point.loss < _MUST_FALL * best.loss:
             break
         best, corrected = point, trial.displacement

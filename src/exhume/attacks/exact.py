@@ -144,7 +144,7 @@ def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Pro
     if outcome.found:
         samples = _polish(problem, samples, radius, double, monitor)
     elif outcome.floor:
-        drift = take_out_drift(problem, samples, radius, _DRIFT_RIDGE)
+        drift = take_out_drift(problem, samples, radius, _DRIFT_RIDGE, monitor.count)
     if drift is not None:
         samples = drift.samples
         how = "taken out of the equation" if drift.displacement is not None else "not confirmed by the residual"
@@ -200,11 +200,6 @@ def _polish(
 ) -> torch.Tensor:
     """Solves the plain equation, nothing free, to the floor of its precision."""
 
-    def watch(point: Point) -> bool:
-        monitor.steps += 1
-        monitor.note(point.loss)
-        return True
-
     stages = [(torch.float32, Inner(20, 0.03), 1e-4, 1e-7, 1e-7)]
     if double:
         stages.append((torch.float64, Inner(40, 0.01), 1e-6, 1e-12, 1e-13))
@@ -222,7 +217,7 @@ def _polish(
             inner=inner,
             damping=damping,
             least_damping=least,
-            watch=watch,
+            watch=monitor.count,
         ).samples
     return samples
 

@@ -14,7 +14,7 @@ from exhume.attacks.search import STEPS_PER_START, Outcome, Search, SearchState
 from exhume.attacks.working import HERMITE_ZERO, RIDGE, working_span
 from exhume.features import RowFeatureMap
 from exhume.reconstruction import Stop
-from exhume.span import Span
+from exhume.span import Point, Span
 
 State = TypeVar("State", SearchState, DirectState)
 
@@ -68,6 +68,12 @@ class Monitor:
             keep_going=self._keep_going,
         )
         return search.run(self._resumed(DirectState) or search.begin(self.problem.generator))
+
+    def count(self, point: Point) -> bool:
+        """Counts a step made after the search, and goes on."""
+        self.steps += 1
+        self.note(point.loss)
+        return True
 
     def note(self, loss: float) -> None:
         """Adds a point to the history."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -66,7 +67,7 @@ class ModuleFeatureMap:
         self._check_positions(probes)
         self.num_features = self.head.num_features + bias
         flat = probes.reshape(len(probes), -1)
-        self.symmetry = Symmetry.measured(self._body, flat)
+        self.symmetry = Symmetry.measured(self._features, flat)
         self._chunk = max(1, parse_bytes(memory_budget) // self._bytes_per_sample(flat))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -100,6 +101,13 @@ class ModuleFeatureMap:
             [torch.func.jvp(lambda each, rows=rows: features(each, rows), (weights,), (step,))[1] for rows, _ in parts]
         )
 
+    def with_bias(self) -> Self:
+        """The same map with the constant appended."""
+        other = copy.copy(self)
+        other.bias, other.num_features = True, self.head.num_features + 1
+        other.symmetry = replace(self.symmetry, parity="none", homogeneous=False)
+        return other
+
     def subset(self, rows: slice | torch.Tensor) -> Self:
         """Some of the features; the body is computed whole all the same."""
         before = torch.arange(self.num_features, device=self.device) if self._kept is None else self._kept
@@ -123,7 +131,8 @@ class ModuleFeatureMap:
         digest = hashlib.sha256(repr((type(self.module).__name__, self.input_shape, self.head, self.bias)).encode())
         for name, tensor in sorted(self.module.state_dict().items()):
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+            plain = tensor.detach().cpu().clone(memory_format=torch.contiguous_format).view(-1)
+            digest.update(plain.view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
     def to_json(self) -> dict[str, Any]:
