@@ -15,6 +15,7 @@ BENCHES = (
     "convergence",
     "success_curve",
     "paper_curve",
+    "networks",
     "figure7",
     "pruning",
     "logistic",

@@ -60,7 +60,7 @@ def test_resnet_channels_are_truncated_as_in_the_paper(num_features, channels):
 
 
 def test_vit_variances():
-    network = VisionTransformer((3, 32, 32), 48, 5)
+    network = VisionTransformer((3, 32, 32), 48, 5, zero_head=False)
     assert_variance(network.embedding.weight, 1 / (3 * 16 * 16))
     for block in network.blocks:
         assert_variance(block.attention.queries_keys_values.weight, 1 / 48)
@@ -69,7 +69,8 @@ def test_vit_variances():
         assert_variance(block.narrow.weight, 1 / (4 * 48))
         assert not block.widen.bias.any()
     assert_variance(network.head.weight, 1 / 48)
-    assert_variance(network.positions, 0.02**2)
+    assert_variance(network.positions, 0.3**2)
+    assert not VisionTransformer((3, 32, 32), 48, 5).head.weight.any()
     assert network.head.bias is None
 
 

@@ -14,7 +14,7 @@ CASES = {
     "two-layer": (TwoLayer, {"input_dim": 12, "width": 20, "num_outputs": 3, "activation": "relu"}, 20),
     "two-layer-tanh": (TwoLayer, {"input_dim": 12, "width": 20, "num_outputs": 1, "activation": "tanh"}, 20),
     "resnet": (ResNet, {"image_shape": (2, 8, 8), "channels": 3, "num_outputs": 2}, 147),
-    "vit": (VisionTransformer, {"image_shape": (3, 8, 8), "width": 12, "num_outputs": 3, "head_bias": True}, 12),
+    "vit": (VisionTransformer, {"image_shape": (3, 8, 8), "width": 12, "num_outputs": 3, "zero_head": False}, 12),
 }
 
 

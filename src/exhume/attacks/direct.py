@@ -25,7 +25,7 @@ _PATIENCE = Patience(STEPS_PER_START, tolerance=1e-6, window=4, fall=0.995)
 _ON_SPHERE = Patience(STEPS_PER_START // 2, tolerance=1e-6, window=3, fall=0.97)
 _INNER = Inner(15, 0.1)
 # A floor: the relative residual at most, and the share at most of the least useful row's worth that it may amount to.
-_FLOOR_BELOW, _CLEAR_OF = 0.1, 0.25
+_FLOOR_BELOW, _CLEAR_OF = 0.3, 0.25
 
 
 @dataclass

@@ -60,8 +60,9 @@ class VisionTransformer(Network):
 
     The paper trains "randomly initialized vision transformers akin to ViT-B/16" of several widths and gives neither
     depth nor initialisation. Chosen here: depth 2, matrices N(0, 1/fan_in), biases 0, class token and positions
-    N(0, token_std^2) with ViT's customary 0.02. Larger tokens make features that move less in training: the first norm
-    divides by their size, and so multiplies gradients.
+    N(0, token_std^2). ViT's customary token_std is 0.02; larger tokens make features that move less in training, as the
+    first norm divides by their size and so multiplies gradients. The head starts at zero, as it does in the authors'
+    own ViT, and that too makes features move less: no gradient reaches the body before the head has grown.
 
     Args:
         image_shape: (C, side, side).
@@ -73,6 +74,7 @@ class VisionTransformer(Network):
         num_heads: a divisor of the width; by default the largest up to ViT-B's 12.
         head_bias: whether the head has a bias.
         token_std: of the initial class token and positions.
+        zero_head: whether the head starts at zero rather than N(0, 1/width).
         seed: of the initial weights.
     """
 
@@ -88,7 +90,8 @@ class VisionTransformer(Network):
         depth: int = 2,
         num_heads: int | None = None,
         head_bias: bool = False,
-        token_std: float = 0.02,
+        token_std: float = 0.3,
+        zero_head: bool = True,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -116,6 +119,9 @@ class VisionTransformer(Network):
         self.blocks = nn.Sequential(*(EncoderBlock(width, self.num_heads, generator) for _ in range(depth)))
         self.norm = nn.LayerNorm(width, eps=1e-6)
         self.head = gaussian_linear(width, num_outputs, generator, bias=bool(head_bias))
+        self.zero_head = bool(zero_head)
+        if self.zero_head:
+            nn.init.zeros_(self.head.weight)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -129,6 +135,7 @@ class VisionTransformer(Network):
             "num_heads": self.num_heads,
             "head_bias": self.head.bias is not None,
             "token_std": self.token_std,
+            "zero_head": self.zero_head,
         }
 
     def body(self, inputs: Tensor) -> Tensor:

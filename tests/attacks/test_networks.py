@@ -1,0 +1,143 @@
+"""Exact on networks: the floor that drift makes is recognised, taken out where it can be, and never called exact."""
+
+import pytest
+import torch
+
+import exhume
+from exhume import data
+from exhume.attacks import checkpoint
+from exhume.attacks.sample_count import samples_by_rank
+from exhume.knowledge import Knowledge
+from exhume.networks import ResNet, TwoLayer
+from exhume.reconstruction import Stop
+from exhume.scoring import score_samples
+from exhume.victims import RandomFeatures, train
+from exhume.victims.networks import target
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load("digits", samples=6, labels="one-hot")
+
+
+@pytest.fixture(scope="module")
+def trained(digits):
+    return train(TwoLayer(64, 400, 10, seed=3), digits.inputs, digits.labels, stable=True)
+
+
+@pytest.fixture(scope="module")
+def victim(digits, trained):
+    return target(trained, knowledge=Knowledge.about(digits.labels))
+
+
+@pytest.fixture(scope="module")
+def result(victim):
+    return exhume.reconstruct(victim)
+
+
+def test_drift_is_taken_out_and_the_error_bar_is_truthful(digits, result):
+    judged = exhume.score(result, digits.inputs, true_labels=digits.labels)
+    assert judged.recovered == 6
+    assert judged.label_accuracy == 1
+    assert result.stop is Stop.FLOOR
+    assert result.certificate.verdict == "approximate"
+    assert result.certificate.drift_floor > 2 * result.certificate.residual > 20 * result.certificate.floor
+    assert judged.error / 3 < result.certificate.predicted_error < 3 * judged.error
+    assert any(note.startswith("Drift") and "taken out" in note for note in result.notes)
+
+
+def test_without_the_correction_the_error_is_several_times_larger(digits, victim, result):
+    blind = exhume.Target(
+        victim.feature_map, victim.displacement, victim.knowledge.model_copy(update={"label_alphabet": None})
+    )
+    plain = exhume.reconstruct(blind)  # it does not know the trained head, so it cannot estimate the drift
+    assert plain.certificate.drift_floor is None
+    directions = [torch.nn.functional.normalize(each.double(), dim=1) for each in (digits.inputs, plain.samples)]
+    uncorrected = score_samples(directions[1], directions[0]).error
+    corrected = torch.nn.functional.normalize(result.samples.double(), dim=1)
+    assert score_samples(corrected, directions[0]).error < uncorrected / 2
+
+
+def test_features_that_did_not_move_are_solved_exactly(digits):
+    victim = RandomFeatures(num_features=400).fit(digits.inputs, digits.labels)
+    result = exhume.reconstruct(victim.target(knowledge=Knowledge.about(digits.labels)))
+    assert result.certificate.verdict == "exact"
+    assert result.certificate.drift_floor is None
+    assert exhume.score(result, digits.inputs).error < 1e-4
+    assert result.steps < 60
+
+
+def test_too_few_rows_are_not_taken_for_a_floor(victim):
+    result = exhume.reconstruct(victim, num_samples=5, max_starts=2)
+    assert result.certificate.verdict == "failed"
+    assert not result.stop.trusted
+
+
+def test_the_number_of_samples_shows_in_the_rank_of_many_outputs(digits, victim):
+    assert samples_by_rank(victim.displacement) == 6
+    assert samples_by_rank(victim.displacement[:4]) is None
+    result = exhume.reconstruct(victim.assuming(num_samples=None))
+    assert result.samples.shape == (6, 64)
+    assert result.evidence["rank"] == 6
+
+
+def test_a_module_must_be_told_its_samples_if_the_rank_does_not_show_them(digits):
+    labels = digits.labels.argmax(1).float()
+    network = train(ResNet((1, 8, 8), 2), digits.inputs, labels, stable=True, max_steps=20).network
+    public = exhume.Target.last_layer(network, initial_head="zero", input_shape=(1, 8, 8))
+    with pytest.raises(exhume.InputError, match="does not show in a head of 1 outputs; pass num_samples"):
+        exhume.reconstruct(public)
+
+
+def test_an_unknown_head_costs_accuracy_and_the_result_says_so(digits, trained, result):
+    public = exhume.Target.last_layer(
+        trained.network, initial_head="unknown", input_shape=(64,), knowledge=Knowledge.about(digits.labels)
+    )
+    blind = exhume.reconstruct(public, max_starts=1)
+    assert blind.knowledge.initial_head == "unknown"
+    assert any(note.startswith("Initial head: unknown") for note in blind.notes)
+    assert blind.certificate.residual > 10 * result.certificate.residual
+    assert blind.certificate.verdict != "exact"
+
+
+def test_a_decayed_head_on_a_frozen_body_needs_no_initial_weights(digits):
+    """Where weight decay has won, the head is in the span of features by itself, whatever it started from."""
+    network = TwoLayer(64, 400, 10, seed=3).eval().requires_grad_(False)
+    features = network.features(digits.inputs)
+    system = features @ features.T + 0.3 * torch.eye(6)
+    network.head.weight.data = torch.linalg.solve(system, digits.labels).T @ features
+    public = exhume.Target.last_layer(
+        network, initial_head="unknown", input_shape=(64,), knowledge=Knowledge(num_samples=6)
+    )
+    result = exhume.reconstruct(public)
+    assert result.certificate.verdict == "exact"
+    assert exhume.score(result, digits.inputs).error < 1e-4
+
+
+def test_weight_decay_of_the_whole_network_is_followed_end_to_end(digits):
+    network = TwoLayer(64, 800, 10, seed=3).double()
+    decayed = train(network, digits.inputs, digits.labels, weight_decay=0.02, stable=True, max_steps=2000)
+    assert 0.5 < decayed.decay < 0.95
+    result = exhume.reconstruct(target(decayed, knowledge=Knowledge(num_samples=6)))
+    assert exhume.score(result, digits.inputs).recovered == 6
+    assert result.certificate.verdict == "approximate"
+
+
+@pytest.mark.parametrize("method", ["exact", "descent"])
+def test_interrupted_attack_on_a_network_resumes_to_the_same_answer(victim, method, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    options = {"max_steps": 60, "tolerance": 0} if method == "descent" else {}
+    whole = exhume.reconstruct(victim, method=method, **options)
+    path = tmp_path / "checkpoint.safetensors"
+
+    def interrupt(event):
+        if event.step >= 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        exhume.reconstruct(victim, method=method, checkpoint=path, progress=interrupt, **options)
+    assert path.exists()
+    resumed = exhume.reconstruct(victim, method=method, checkpoint=path, resume=True, **options)
+    assert torch.equal(resumed.samples, whole.samples)
+    assert (resumed.steps, resumed.passes, resumed.stop) == (whole.steps, whole.passes, whole.stop)
+    assert resumed.history == whole.history
