@@ -1,0 +1,134 @@
+"""Targets from modules: what is known of the head before training decides what its displacement is."""
+
+import pytest
+import torch
+from torch import nn
+
+from exhume.errors import FileError, InputError
+from exhume.features import FirstLayerMap, ModuleFeatureMap
+from exhume.knowledge import Knowledge
+from exhume.networks import ResNet, TwoLayer
+from exhume.target import Target
+
+SHAPE = (1, 6, 6)
+
+
+@pytest.fixture
+def module():
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Flatten())
+    return nn.Sequential(body, nn.Linear(64, 3)).eval()
+
+
+def make(module, **options):
+    return Target.last_layer(module, input_shape=SHAPE, **options)
+
+
+def test_a_known_head_gives_its_displacement(module):
+    before = torch.randn(3, 64)
+    public = make(module, initial_head=before)
+    torch.testing.assert_close(public.displacement, module[1].weight.detach() - before)
+    assert public.knowledge.initial_head == "known"
+    assert (public.num_outputs, public.num_parameters, public.input_shape) == (3, 192, SHAPE)
+    assert make(module, head="1", initial_head=before).fingerprint == public.fingerprint
+
+
+@pytest.mark.parametrize("word", ["zero", "unknown"])
+def test_a_zero_or_unknown_head_is_its_own_displacement(module, word):
+    public = make(module, initial_head=word)
+    assert torch.equal(public.displacement, module[1].weight.detach())
+    assert public.knowledge.initial_head == word
+    assert make(module).knowledge.initial_head == "unknown"
+
+
+def test_a_known_bias_is_one_more_equation_an_output(module):
+    public = make(module, initial_head="zero", initial_bias="zero")
+    assert public.displacement.shape == (3, 65)
+    assert torch.equal(public.displacement[:, -1], module[1].bias.detach())
+    rows = torch.randn(2, 36)
+    features = public.features.forward(rows)
+    assert torch.equal(features[:, -1], torch.ones(2))
+    torch.testing.assert_close(public.outputs(features), module(rows.reshape(-1, *SHAPE)))
+
+
+def test_a_state_dict_gives_weights_and_bias(module):
+    before = {name: torch.zeros_like(tensor) for name, tensor in module.state_dict().items()}
+    assert torch.equal(
+        make(module, initial_head=before).displacement,
+        make(module, initial_head="zero", initial_bias="zero").displacement,
+    )
+    del before["1.weight"]
+    with pytest.raises(InputError, match="no '1.weight'; it has: 0.0.bias"):
+        make(module, initial_head=before)
+
+
+def test_the_bias_of_a_homogeneous_body_is_used_only_if_it_can_fix_all_norms():
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.ReLU(), nn.Flatten())
+    module = nn.Sequential(body, nn.Linear(64, 3)).eval()
+    options = {"initial_head": "zero", "initial_bias": "zero"}
+    assert make(module, **options).displacement.shape == (3, 64)
+    few = make(module, **options, knowledge=Knowledge(num_samples=3))
+    assert few.displacement.shape == (3, 65)
+    assert few.features.symmetry.identifies_norm
+
+
+def test_pruned_columns_are_left_out(module):
+    before = module[1].weight.detach().clone()
+    module[1].weight.data += 0.1
+    module[1].weight.data[:, [2, 5]] = 0
+    public = make(module, initial_head=before)
+    assert public.displacement.shape == (3, 62)
+    assert public.surviving is not None
+    assert not {2, 5} & set(public.surviving.tolist())
+    rows = torch.randn(2, 36)
+    torch.testing.assert_close(
+        public.outputs(public.features.forward(rows)) + module[1].bias.detach(), module(rows.reshape(-1, *SHAPE))
+    )
+    assert make(module, initial_head="zero").surviving is None  # there a zero may be what training left
+
+
+def test_a_head_that_did_not_move_is_refused(module):
+    with pytest.raises(InputError, match="did not move"):
+        make(module, initial_head=module[1].weight.detach())
+
+
+def test_wrong_initial_heads_are_named(module):
+    with pytest.raises(InputError, match=r"initial head of shape \(3, 63\) does not fit a head of \(3, 64\)"):
+        make(module, initial_head=torch.zeros(3, 63))
+    with pytest.raises(InputError, match="initial head 'random'; valid: a tensor, 'zero' or 'unknown'"):
+        make(module, initial_head="random")
+
+
+def test_a_module_may_be_trained_on_after_it_became_a_target(module):
+    public = make(module, initial_head="zero")
+    rows = torch.randn(2, 36)
+    before = public.features.forward(rows)
+    module[0][0].weight.data.add_(1)
+    assert torch.equal(public.features.forward(rows), before)
+
+
+@pytest.mark.parametrize("network", [TwoLayer(36, 20, 2), ResNet(SHAPE, 2), TwoLayer(36, 20, 2).double()])
+def test_own_architectures_come_back_from_disk(network, tmp_path):
+    public = Target.last_layer(network.eval(), initial_head="zero", input_shape=SHAPE)
+    public.save(tmp_path)
+    again = Target.load(tmp_path)
+    assert again.fingerprint == public.fingerprint
+    assert isinstance(again.features, FirstLayerMap if isinstance(network, TwoLayer) else ModuleFeatureMap)
+    rows = torch.randn(3, 36)
+    assert torch.equal(again.features.forward(rows), public.features.forward(rows))
+    assert torch.equal(again.outputs(again.features.forward(rows)), public.outputs(public.features.forward(rows)))
+
+
+def test_other_architectures_cannot_be_saved_and_nothing_is_left_behind(module, tmp_path):
+    with pytest.raises(InputError, match="Sequential cannot be saved"):
+        make(module, initial_head="zero").save(tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_weights_that_do_not_fit_their_description_are_a_clear_error(tmp_path):
+    Target.last_layer(TwoLayer(36, 20, 2).eval(), initial_head="zero", input_shape=SHAPE).save(tmp_path)
+    words = (tmp_path / "victim.json").read_text()
+    (tmp_path / "victim.json").write_text(words.replace('"width": 20', '"width": 21'))
+    with pytest.raises(FileError, match="does not fit its weights"):
+        Target.load(tmp_path)
