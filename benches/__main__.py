@@ -16,7 +16,6 @@ BENCHES = (
     "success_curve",
     "paper_curve",
     "networks",
-    "figure7",
     "pruning",
     "logistic",
 )

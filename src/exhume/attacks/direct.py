@@ -1,8 +1,7 @@
 """The direct search: Levenberg-Marquardt on all coordinates from random rows, for features of any kind.
 
 Several outputs leave the landscape so benign that random rows find the samples in a few dozen steps. A trained body has
-drifted features, so that the residual ends above rounding; it is taken for a floor rather than a bad minimum if every
-sample stands clear of it: dropping any row would cost much more than what is left.
+drifted features, so that the residual ends above rounding, at a floor that every sample stands clear of.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from typing import Any
 
 import torch
 
-from exhume.attacks.search import FOUND, Outcome
-from exhume.attacks.spectral import random_rows
+from exhume.attacks.floor import stands_clear
+from exhume.attacks.search import FOUND, Outcome, drop_rows
+from exhume.attacks.spectral import random_rows, spectral_rows
 from exhume.features import CountedFeatures
 from exhume.solvers import Course, Inner, Patience, levenberg_marquardt
 from exhume.span import Point, Span
@@ -24,8 +24,10 @@ STEPS_PER_START = 150
 _PATIENCE = Patience(STEPS_PER_START, tolerance=1e-6, window=4, fall=0.995)
 _ON_SPHERE = Patience(STEPS_PER_START // 2, tolerance=1e-6, window=3, fall=0.97)
 _INNER = Inner(15, 0.1)
-# A floor: the relative residual at most, and the share at most of the least useful row's worth that it may amount to.
-_FLOOR_BELOW, _CLEAR_OF = 0.3, 0.25
+# Below this relative residual most samples are found, and rounds of adding and dropping rows bring up the others.
+_NEAR = 0.15
+_ROUNDS = 4
+_WIDER = Patience(15, tolerance=1e-6, window=4, fall=0.97)
 
 
 @dataclass
@@ -79,6 +81,7 @@ class DirectSearch:
             frees them.
         max_starts: how many random starts.
         keep_going: asked at the start and after every accepted step.
+        count_step: told of steps that the state does not hold; False ends the search.
     """
 
     def __init__(
@@ -90,10 +93,12 @@ class DirectSearch:
         free_norms: bool,
         max_starts: int,
         keep_going: Callable[[DirectState], bool],
+        count_step: Callable[[Point], bool],
     ) -> None:
-        self.span, self.count, self._max_starts, self._keep_going = span, count, max_starts, keep_going
+        self.span, self.count, self._max_starts = span, count, max_starts
+        self._keep_going, self._count_step = keep_going, count_step
         self._radius, self._free_norms = math.sqrt(span.features.input_dim), free_norms
-        self._surplus = 1 - unknowns / span.displacement.numel()
+        self._unknowns = unknowns
 
     def begin(self, generator: torch.Generator) -> DirectState:
         """The first start."""
@@ -110,9 +115,12 @@ class DirectSearch:
                 self.span.features.ledger.add(-self.count, self.span.features.num_features)
             resumed = False
             point, ended = self._descend(state)
+            if not ended and math.sqrt(point.loss) < _NEAR:
+                point = self._rounds(point, state)
             if state.best is None or point.loss < state.best[0]:
                 state.best = (point.loss, point.rows)
-            found, floor = math.sqrt(point.loss) < FOUND, not ended and self.at_floor(point)
+            found = math.sqrt(point.loss) < FOUND
+            floor = not ended and stands_clear(self.span, point, self._unknowns)
             if found or floor:
                 return Outcome(point.rows, found, False, state.start, state.step, floor=floor and not found)
             if ended or state.start >= self._max_starts:
@@ -123,14 +131,29 @@ class DirectSearch:
         rows = state.best[1] if state.best else state.rows
         return Outcome(rows, False, False, state.start, state.step)
 
-    def at_floor(self, point: Point) -> bool:
-        """Whether every row stands clear of what is left, and that is little."""
-        if math.sqrt(point.loss) > _FLOOR_BELOW:
-            return False
-        inverse = torch.cholesky_inverse(point.gram_factor)
-        worth = point.coefficients.double().square().sum(1) / inverse.diagonal()
-        least = float(worth.min()) / self.span.squared_norm
-        return point.loss < _CLEAR_OF * self._surplus * least
+    def _rounds(self, point: Point, state: DirectState) -> Point:
+        """Adds rows, solves, drops to `count` and solves again, while it helps and is needed."""
+        features = self.span.features
+        extra = max(2, self.count // 20)
+        radius = None if self._free_norms else self._radius
+        for _ in range(_ROUNDS):
+            if math.sqrt(point.loss) < FOUND or stands_clear(self.span, point, self._unknowns):
+                break
+            if isinstance(features, CountedFeatures) and features.is_row_map:
+                more = spectral_rows(features, point.residual, extra, state.generator)
+            else:
+                more = random_rows(extra, features.input_dim, state.generator, features)
+            wider = self._solve(torch.cat([point.samples, more]), _WIDER, radius)
+            again = self._solve(drop_rows(wider, self.count), _PATIENCE, radius)
+            if not again.loss < 0.9 * point.loss:
+                break
+            point = again
+        return point
+
+    def _solve(self, rows: torch.Tensor, patience: Patience, radius: float | None) -> Point:
+        return levenberg_marquardt(
+            self.span, rows, patience, radius=radius, inner=_INNER, damping=1e-3, watch=self._count_step
+        )
 
     def _descend(self, state: DirectState) -> tuple[Point, bool]:
         """One start of Levenberg-Marquardt, on the sphere and then off it; also whether the budget ended it."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -41,6 +42,19 @@ class Drift:
     displacement: torch.Tensor | None
     floor: float
     errors: tuple[float, ...]
+
+    @property
+    def note(self) -> str:
+        """What was found, in a sentence."""
+        how = "taken out of the equation" if self.displacement is not None else "not confirmed by the residual"
+        return f"Drift: features that moved in training would leave a residual of {self.floor:.1e}; {how}."
+
+
+def drift_of(drift: Drift | None) -> dict[str, Any]:
+    """What a proposal says of the drift."""
+    if drift is None:
+        return {}
+    return {"displacement": drift.displacement, "drift_floor": drift.floor, "drift_errors": drift.errors}
 
 
 def take_out_drift(

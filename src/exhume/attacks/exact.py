@@ -10,7 +10,7 @@ import torch
 
 from exhume.attacks.ambiguities import Labelled, choose_signs, norms_and_labels
 from exhume.attacks.base import Attack, Problem, Proposal
-from exhume.attacks.drift import take_out_drift
+from exhume.attacks.drift import drift_of, take_out_drift
 from exhume.attacks.monitor import Monitor
 from exhume.attacks.sample_count import drop_while_solved, estimate_samples, samples_by_rank, visible_directions
 from exhume.attacks.search import Outcome
@@ -26,7 +26,7 @@ _CHEAP_IN_DOUBLE = 2**24
 # How far the residual's eigenvalues must stand out from those of noise to be called structure.
 _STRUCTURE_MARGIN = 1.15
 # Starts of the direct search where another search can take over.
-_DIRECT_STARTS = 2
+_DIRECT_STARTS = 1
 _DRIFT_RIDGE = 1e-7
 
 
@@ -119,8 +119,14 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     signs_open = not signs.determined and activation.parity == "none"
     notes = [choices(span, activation, double), signs.note]
     samples = signs.samples
+    drift = None
     if settled and not signs_open:
         samples = _polish(problem, samples, None if free_norms else radius, double, monitor)
+        if not outcome.found:
+            drift = take_out_drift(problem, samples, None if free_norms else radius, _DRIFT_RIDGE, monitor.count)
+    if drift is not None:
+        samples = drift.samples
+        notes.append(drift.note)
     labelled = _labelled(problem, samples)
     return Proposal(
         samples=labelled.samples,
@@ -130,6 +136,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
         signs_determined=signs.determined,
         norms_determined=labelled.norms_determined,
         norms_solved=free_norms,
+        **drift_of(drift),
         history=monitor.history_in_passes(count),
         notes=(*notes, labelled.note),
     )
@@ -147,8 +154,7 @@ def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Pro
         drift = take_out_drift(problem, samples, radius, _DRIFT_RIDGE, monitor.count)
     if drift is not None:
         samples = drift.samples
-        how = "taken out of the equation" if drift.displacement is not None else "not confirmed by the residual"
-        notes.append(f"Drift: features that moved in training would leave a residual of {drift.floor:.1e}; {how}.")
+        notes.append(drift.note)
     hidden = {"even": "an even", "odd": "an odd"}.get(symmetry.parity)
     notes.append(
         f"Signs: the features are {hidden} function of the input, which hides them for good."
@@ -165,9 +171,7 @@ def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Pro
         signs_determined=hidden is None,
         norms_determined=labelled.norms_determined,
         norms_solved=symmetry.identifies_norm,
-        displacement=None if drift is None else drift.displacement,
-        drift_floor=None if drift is None else drift.floor,
-        drift_errors=() if drift is None else drift.errors,
+        **drift_of(drift),
         history=monitor.history_in_passes(samples.shape[0]),
         notes=(*notes, labelled.note),
     )
@@ -226,6 +230,8 @@ def _reason(problem: Problem, samples: torch.Tensor, outcome: Outcome, monitor: 
     """Why it ended. A minimum that was reached twice is only trusted if nothing but noise is left over."""
     if outcome.found:
         return Stop.CONVERGED
+    if outcome.floor:
+        return Stop.FLOOR
     if not outcome.reproduced:
         return monitor.ended or Stop.STARTS_SPENT
     span = Span(problem.features.with_dtype(samples.dtype), problem.target.displacement)

@@ -41,10 +41,11 @@ class Monitor:
         self._searches += 1
         self.problem.features.ledger.unit_rows = count
         assert isinstance(span.features, RowFeatureMap)
-        activation = span.features.activation
+        activation, unknowns = span.features.activation, count_unknowns(self.problem.target, count)
         search = Search(
             span,
             count,
+            floor_unknowns=unknowns if self.problem.target.trained_head is not None else None,
             spectral=abs(float(activation.hermite(2)[2])) > HERMITE_ZERO,
             free_norms=activation.identifies_norm,
             max_starts=max_starts or self._max_starts,
@@ -66,14 +67,21 @@ class Monitor:
             free_norms=features.symmetry.identifies_norm,
             max_starts=max_starts,
             keep_going=self._keep_going,
+            count_step=self.count_within_budget,
         )
         return search.run(self._resumed(DirectState) or search.begin(self.problem.generator))
 
     def count(self, point: Point) -> bool:
-        """Counts a step made after the search, and goes on."""
+        """Counts a step made after the search, and goes on whatever the budget: finishing comes on top of it."""
         self.steps += 1
         self.note(point.loss)
+        problem = self.problem
+        problem.progress(ProgressEvent(self.steps, self.steps, point.loss, problem.features.ledger.passes))
         return True
+
+    def count_within_budget(self, point: Point) -> bool:
+        """Counts a step of a search that no checkpoint holds; False if the budget is spent."""
+        return self.count(point) and self.within_budget()
 
     def note(self, loss: float) -> None:
         """Adds a point to the history."""

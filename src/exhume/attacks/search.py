@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from scipy.optimize import linear_sum_assignment
 
+from exhume.attacks.floor import stands_clear
 from exhume.attacks.spectral import DENSE_DIM, random_rows, spectral_rows
 from exhume.features import RowFeatureMap
 from exhume.solvers import Inner, Patience, gauss_newton_step, levenberg_marquardt, move
@@ -120,6 +121,8 @@ class Search:
     Args:
         span: the equation, over a feature map of the form act(V x).
         count: how many samples.
+        floor_unknowns: if given, a minimum above rounding that every sample stands clear of ends the search, and this
+            is how many unknowns there are; otherwise such a minimum must be reached from two starts.
         spectral: whether second moments know the samples (not for odd activations).
         free_norms: whether the norms are unknown too. The search stays on the sphere of radius sqrt(d) all the same
             (free norms make more bad minima); every try to finish then frees them.
@@ -134,6 +137,7 @@ class Search:
         count: int,
         *,
         spectral: bool,
+        floor_unknowns: int | None = None,
         free_norms: bool = False,
         max_starts: int,
         steps_per_start: int = STEPS_PER_START,
@@ -143,7 +147,7 @@ class Search:
         assert isinstance(span.features, RowFeatureMap)
         self.span, self.count, self._spectral, self._max_starts = span, count, spectral, max_starts
         self._keep_going, self._within_budget, self._steps_per_start = keep_going, within_budget, steps_per_start
-        self._features = span.features
+        self._features, self._floor_unknowns = span.features, floor_unknowns
         width, dim = span.features.num_features, span.features.input_dim
         self.radius, self._free_norms = math.sqrt(dim), free_norms
         # A subset holds about as many equations as there are unknowns, and more than the nuisance has parameters.
@@ -177,6 +181,8 @@ class Search:
                 point = self._try_to_finish(state)
                 if math.sqrt(point.loss) < FOUND:
                     return Outcome(point.rows, True, False, state.start, state.step)
+                if self._floor_unknowns is not None and stands_clear(self.span, point, self._floor_unknowns):
+                    return Outcome(point.rows, False, False, state.start, state.step, floor=True)
                 if abs(point.loss - state.last_try) < _SETTLED * point.loss:
                     reproduced = any(self._same_minimum(point, other) for other in state.minima)
                     if reproduced:

@@ -52,6 +52,8 @@ def random_features(
     loss: Annotated[str, typer.Option(help="square or logistic.")] = "square",
     ridge: Annotated[float, typer.Option(help="Ridge penalty, lambda of the paper's (168).")] = 0.0,
     max_steps: Annotated[int, typer.Option(help="Steps of gradient descent (logistic loss).")] = 1_000_000,
+    prune: Annotated[float | None, typer.Option(help="Prune to this share of the features after training.")] = None,
+    prune_method: Annotated[str, typer.Option(help="obs (Optimal Brain Surgeon) or magnitude.")] = "obs",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     seed: Annotated[int, typer.Option(help="Seed of the features, and of the data where they are drawn.")] = 0,
     memory_budget: Annotated[str, typer.Option(help="Memory for the random features matrix.")] = "4GB",
@@ -75,6 +77,8 @@ def random_features(
         memory_budget=memory_budget,
         device=device,
     ).fit(training.inputs, training.labels)
+    if prune is not None:
+        victim = victim.prune(training.inputs, training.labels, prune, prune_method)  # type: ignore[arg-type]
     write_run(RunFolder(out), victim, training)
     show(*_report(out, victim, training), json)
 
