@@ -31,11 +31,18 @@ def test_python_examples_run(page, index, tmp_path, monkeypatch):
     assert "result" in names  # it went through to the end
 
 
-def test_readme_commands_run_in_order(tmp_path):
-    commands = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
-    commands = [line for line in commands if line.startswith("exhume ")]
-    assert len(commands) >= 4
-    for line in commands:
+def commands_of(page):
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("exhume ")]
+
+
+def test_the_readme_has_commands():
+    assert len(commands_of(ROOT / "README.md")) >= 4
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=lambda page: page.name)
+def test_commands_run_in_order(page, tmp_path):
+    for line in commands_of(page):
         words = [sys.executable, "-c", "from exhume.cli import main; main()", *shlex.split(line, comments=True)[1:]]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
