@@ -123,15 +123,24 @@ def test_weight_decay_of_the_whole_network_is_followed_end_to_end(digits):
     assert result.certificate.verdict == "approximate"
 
 
-@pytest.mark.parametrize("method", ["exact", "descent"])
-def test_interrupted_attack_on_a_network_resumes_to_the_same_answer(victim, method, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def smooth(digits):
+    """A network that shows norms, so that the search leaves the sphere half-way."""
+    trained = train(TwoLayer(64, 400, 10, "gelu", seed=3), digits.inputs, digits.labels, stable=True)
+    return target(trained, knowledge=Knowledge(num_samples=6))
+
+
+@pytest.mark.parametrize(("kind", "method"), [("victim", "exact"), ("victim", "descent"), ("smooth", "exact")])
+@pytest.mark.parametrize("at", [2, 12])
+def test_interrupted_attack_on_a_network_resumes_to_the_same_answer(kind, method, at, tmp_path, monkeypatch, request):
+    victim = request.getfixturevalue(kind)
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
     options = {"max_steps": 60, "tolerance": 0} if method == "descent" else {}
     whole = exhume.reconstruct(victim, method=method, **options)
     path = tmp_path / "checkpoint.safetensors"
 
     def interrupt(event):
-        if event.step >= 5:
+        if event.step >= at:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

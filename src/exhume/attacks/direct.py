@@ -177,5 +177,5 @@ class DirectSearch:
             if ended:
                 return point, ended
             state.rows, state.freed, state.course = point.rows, True, Course()
-        before = state.step
+        before = state.step - state.course.taken
         return solve(_PATIENCE, None), ended
