@@ -16,6 +16,7 @@ BENCHES = (
     "success_curve",
     "paper_curve",
     "networks",
+    "network_certificate",
     "pruning",
     "logistic",
 )

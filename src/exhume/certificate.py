@@ -77,6 +77,7 @@ def certify(
     norm_is_open: bool,
     precision: float,
     seed: int,
+    credible_error: float = 0.5,
     drift_floor: float | None = None,
     drift_errors: tuple[float, ...] = (),
 ) -> Certificate:
@@ -91,6 +92,7 @@ def certify(
         norm_is_open: whether only directions are compared, because the norm is given or undetermined.
         precision: relative rounding of the weights as they were handed over.
         seed: of the random probes.
+        credible_error: median predicted error up to which the minimum is believed.
         drift_floor: relative residual that the estimated drift of the features alone would leave.
         drift_errors: for every sample the error that drift may have left in it.
     """
@@ -108,13 +110,13 @@ def certify(
     at_floor = residual <= _FLOOR_FACTOR * floor
     if at_floor and max(errors) < EXACT_BELOW:
         verdict, reason = EXACT, "The residual is at the floating-point floor, with more equations than unknowns."
-    elif sorted(errors)[len(errors) // 2] < 0.5:
+    elif sorted(errors)[len(errors) // 2] < credible_error:
         good = sum(error < 0.1 for error in errors)
         what = "at the floor, but the Jacobian is too flat" if at_floor else "above the floor: the weights carry noise"
         verdict = APPROXIMATE
         reason = f"The residual is {what}; {good} of {len(errors)} samples have an error bar below 0.1."
     else:
-        verdict, reason = FAILED, "The noise in the weights drowns most samples."
+        verdict, reason = FAILED, "The noise in the weights, or the drift of the features, drowns most samples."
     return Certificate(equations, unknowns, residual, floor, smallest, errors, verdict, reason, drift_floor)
 
 

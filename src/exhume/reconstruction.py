@@ -38,6 +38,15 @@ class Stop(StrEnum):
         return self in (Stop.CONVERGED, Stop.REPRODUCED, Stop.FLOOR)
 
     @property
+    def credible_error(self) -> float:
+        """Up to which typical predicted error the minimum is believed.
+
+        A floor was reached from one start only. With few equations to spare and much drift, wrong samples may fit as
+        well as the true ones; their error bars are large.
+        """
+        return 0.1 if self is Stop.FLOOR else 0.5
+
+    @property
     def sentence(self) -> str:
         """The reason as a sentence."""
         return {

@@ -155,6 +155,7 @@ class Attack(ABC):
             trusted=proposal.stop.trusted,
             why_not=proposal.stop.sentence,
             norm_is_open=not proposal.norms_solved,
+            credible_error=proposal.stop.credible_error,
             drift_floor=proposal.drift_floor,
             drift_errors=proposal.drift_errors,
             precision=torch.finfo(target.displacement.dtype).eps,
