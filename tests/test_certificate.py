@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from exhume import certificate, data
+from exhume.activations import Activation
 from exhume.features import GaussianMatrix, RandomFeatureMap
 from exhume.span import Span
 
@@ -86,3 +87,27 @@ def test_fewer_equations_than_unknowns_can_never_be_exact(solved):
 def test_minimum_that_the_attack_does_not_vouch_for_is_failed(solved):
     result = judge(solved, trusted=False)
     assert (result.verdict, result.reason) == ("failed", "It did not converge.")
+
+
+def test_directions_that_the_equations_leave_open_are_never_called_exact():
+    """Features that are linear in the input show only the span of the samples."""
+    linear = Activation("line", lambda z: z, torch.ones_like, "odd", homogeneity=1)
+    training = data.load("sphere", dim=12, samples=3, seed=0)
+    features = RandomFeatureMap(GaussianMatrix(200, 12, seed=0), linear, torch.float64)
+    phi = features.forward(training.inputs)
+    theta = torch.randn((3, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64) @ phi
+    span = Span(features, theta)
+    mixed = training.inputs.double() + 0.3 * training.inputs.double().flip(0)
+    verdict = certificate.certify(
+        span,
+        span.at(mixed),
+        unknowns=40,
+        trusted=True,
+        why_not="",
+        norm_is_open=True,
+        precision=1e-7,
+        seed=0,
+    )
+    assert verdict.residual < 1e-7
+    assert verdict.verdict == "failed"
+    assert "open" in verdict.reason

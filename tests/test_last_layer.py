@@ -1,5 +1,6 @@
 """Targets from modules: what is known of the head before training decides what its displacement is."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -132,3 +133,24 @@ def test_weights_that_do_not_fit_their_description_are_a_clear_error(tmp_path):
     (tmp_path / "victim.json").write_text(words.replace('"width": 20', '"width": 21'))
     with pytest.raises(FileError, match="does not fit its weights"):
         Target.load(tmp_path)
+
+
+@pytest.mark.parametrize("shape", [36, (-36,), (), (6.0, 6)])
+def test_wrong_input_shapes_are_named(module, shape):
+    with pytest.raises(InputError, match="input_shape .*; valid: a tuple of whole numbers above 0"):
+        Target.last_layer(module, input_shape=shape)
+
+
+def test_transposed_or_broken_initial_heads_are_refused_and_arrays_taken(module):
+    with pytest.raises(InputError, match=r"initial head of shape \(64, 3\) does not fit"):
+        make(module, initial_head=torch.zeros(64, 3))
+    with pytest.raises(InputError, match="initial head holds numbers that are NaN"):
+        make(module, initial_head=torch.full((3, 64), float("nan")))
+    assert torch.equal(make(module, initial_head=np.zeros((3, 64))).displacement, module[1].weight.detach())
+    with pytest.raises(InputError, match="needs a torch.nn.Module, not a function"):
+        make(lambda x: x)
+
+
+def test_rounded_modules_have_a_fingerprint(module):
+    public = make(module.bfloat16(), initial_head="zero")
+    assert public.fingerprint == make(module, initial_head="zero").fingerprint

@@ -31,6 +31,8 @@ _SOLVE_STEPS, _SOLVE_TOLERANCE = 60, 0.03
 # Iterations for the smallest singular value: until it has converged where that is cheap, else a few.
 _EIGEN_STEPS, _EIGEN_STEPS_LARGE, _LARGE = 60, 12, 2048
 _DENSE = 64  # unknowns up to which the matrix is written out
+# A singular value below this share of a typical one is zero: moving the samples along it changes nothing.
+_FLAT = 1e-5
 # An error bar beyond this is no better than a guess.
 _GUESS = math.sqrt(2)
 
@@ -108,7 +110,10 @@ def certify(
         errors = tuple(max(pair) for pair in zip(errors, drift_errors, strict=True))
     smallest = smallest_singular_value(span, point, norm_is_open, seed)
     at_floor = residual <= _FLOOR_FACTOR * floor
-    if at_floor and max(errors) < EXACT_BELOW:
+    typical = math.sqrt(max(float(span.mean_normal(point).diagonal().mean()), 0.0))
+    if smallest <= _FLAT * typical:
+        verdict, reason = FAILED, "The equations leave some directions of the samples open: the Jacobian is singular."
+    elif at_floor and max(errors) < EXACT_BELOW:
         verdict, reason = EXACT, "The residual is at the floating-point floor, with more equations than unknowns."
     elif sorted(errors)[len(errors) // 2] < credible_error:
         good = sum(error < 0.1 for error in errors)

@@ -57,7 +57,7 @@ def move_of(
         initial, initial_bias = _from_state_dict(head, initial, initial_bias)
     before = _before("initial head", weight, initial)
     known: Literal["known", "zero", "unknown"] = "known"
-    if not isinstance(initial, torch.Tensor):
+    if isinstance(initial, str):
         known = "zero" if initial == "zero" else "unknown"
     surviving = _surviving(weight, before, known)
     trained, displacement = weight, weight - before
@@ -76,17 +76,21 @@ def _from_state_dict(
     head: Head, state: Mapping[str, torch.Tensor], initial_bias: InitialBias
 ) -> tuple[torch.Tensor, InitialBias]:
     """Weight and bias of the head in a state dict of the untrained module."""
-    key = f"{head.name}.weight"
+    own = f"{head.name}." if head.name else ""
+    key = f"{own}weight"
     if key not in state:
         raise InputError(f"the initial state dict has no {key!r}; it has: {', '.join(sorted(state))}")
-    return state[key], state.get(f"{head.name}.bias", initial_bias)
+    return state[key], state.get(f"{own}bias", initial_bias)
 
 
 def _before(what: str, trained: torch.Tensor, given: torch.Tensor | str) -> torch.Tensor:
     """The weights before training, in the shape of the trained ones; zeros if they are zero or unknown."""
-    if isinstance(given, torch.Tensor):
-        if given.numel() != trained.numel():
+    if not isinstance(given, str):
+        given = torch.as_tensor(given)
+        if given.squeeze().shape != trained.squeeze().shape:
             raise InputError(f"{what} of shape {tuple(given.shape)} does not fit a head of {tuple(trained.shape)}")
+        if not bool(torch.isfinite(given).all()):
+            raise InputError(f"{what} holds numbers that are NaN or infinite")
         return given.detach().reshape(trained.shape).to(trained)
     if given not in ("zero", "unknown"):
         raise InputError(f"{what} {given!r}; valid: a tensor, 'zero' or 'unknown'")

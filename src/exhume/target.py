@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from exhume import files, networks
 from exhume.displacement import HeadMove, move_of
 from exhume.errors import FileError, InputError, unknown_name
 from exhume.features import FeatureMap, ModuleFeatureMap, RandomFeatureMap, as_first_layer
+from exhume.features.gaussian import usable
 from exhume.features.module import KIND as MODULE
 from exhume.features.module import probe_inputs
 from exhume.features.random import KIND as RANDOM_FEATURES
@@ -103,6 +104,11 @@ class Target:
             knowledge: what else the attacker is assumed to know.
             memory_budget: for activations.
         """
+        if not isinstance(module, nn.Module):
+            raise InputError(f"a target needs a torch.nn.Module, not a {type(module).__name__}")
+        sides = input_shape if isinstance(input_shape, Sequence) else ()
+        if not sides or any(not isinstance(side, int) or side < 1 for side in sides):
+            raise InputError(f"input_shape {input_shape!r}; valid: a tuple of whole numbers above 0, as (3, 32, 32)")
         move = move_of(module, head, tuple(input_shape), initial_head, initial_bias)
         known = (knowledge or Knowledge()).model_copy(update={"initial_head": move.initial})
         body = ModuleFeatureMap(module, move.head.name, tuple(input_shape), memory_budget=memory_budget)
@@ -131,7 +137,7 @@ class Target:
     def fingerprint(self) -> str:
         """A hash of the weights and the features: results of another target do not belong to this one."""
         digest = hashlib.sha256(self.feature_map.identity().encode())
-        digest.update(self.displacement.cpu().numpy().tobytes())
+        digest.update(self.displacement.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         if self.surviving is not None:
             digest.update(self.surviving.cpu().numpy().tobytes())
         return digest.hexdigest()
@@ -210,7 +216,7 @@ def _build_features(
         head, bias = str(value["head"]), bool(value["bias"])
     except (KeyError, TypeError, RuntimeError) as error:
         raise FileError(f"the description of the network does not fit its weights: {error}") from error
-    network = network.to(options["device"]).eval()
+    network = network.to(usable(options["device"])).eval()
     return fastest(ModuleFeatureMap(network, head, shape, bias=bias, memory_budget=options["memory_budget"]))
 
 

@@ -190,3 +190,59 @@ def test_deeper_modules_do_not_get_the_fast_path():
     module = ConvNet().eval()
     slow = ModuleFeatureMap(module, None, SHAPE)
     assert fastest(slow) is slow
+
+
+def test_strided_and_linear_bodies_are_refused_for_what_they_are():
+    strided = nn.Sequential(nn.Conv2d(2, 6, 3), nn.GELU(), nn.Conv2d(6, 4, 1, stride=2), nn.AdaptiveAvgPool2d(1))
+    with pytest.raises(InputError, match="no linear layer and no 1x1 convolution"):
+        ModuleFeatureMap(strided.eval(), None, SHAPE)
+    with pytest.raises(InputError, match="linear in its input"):
+        ModuleFeatureMap(nn.Sequential(nn.Flatten(), nn.Linear(DIM, 3)).eval(), None, SHAPE)
+
+
+def test_bodies_without_a_derivative_are_refused():
+    class Rounding(ConvNet):
+        def forward(self, x):
+            return super().forward(x.round())
+
+    with pytest.raises(InputError, match="do not depend on its input in a differentiable way"):
+        ModuleFeatureMap(Rounding().eval(), None, SHAPE)
+    recurrent = nn.LSTM(6, 5, batch_first=True)
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = recurrent, nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.head(self.body(x)[0][:, -1])
+
+    with pytest.raises(InputError, match="torch.func cannot differentiate Recurrent up to its head"):
+        ModuleFeatureMap(Recurrent().eval(), None, (4, 6))
+
+
+def test_fused_attention_can_be_attacked(rows):
+    class Attends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(6, 3)
+
+        def forward(self, x):
+            x.sub_(0.5)  # in place, on what must be a copy
+            return self.head(input=nn.functional.scaled_dot_product_attention(x, x, x).mean(1))
+
+    features = ModuleFeatureMap(Attends().eval(), None, (12, 6))
+    at = features.linearise(rows)
+    assert at.jvp(rows).shape == (5, 6)
+    assert float(at.vjp(torch.ones(5, 6)).norm()) > 0
+
+
+def test_even_features_stay_even_beside_a_constant():
+    class Squares(nn.Module):
+        def forward(self, x):
+            return x * x
+
+    module = nn.Sequential(nn.Flatten(), nn.Linear(DIM, 9, bias=False), Squares(), nn.Linear(9, 3)).eval()
+    symmetry = ModuleFeatureMap(module, None, SHAPE).with_bias().symmetry
+    assert (symmetry.parity, symmetry.homogeneous, symmetry.signs_identified) == ("even", False, False)
+    assert ModuleFeatureMap(module, None, SHAPE, bias=True).symmetry == symmetry

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from exhume import attacks
+from exhume.certificate import FAILED
 from exhume.cli.options import parse_pairs, whole
 from exhume.cli.render import Json, progress_of, show
 from exhume.reconstruction import Reconstruction
@@ -37,7 +38,7 @@ def attack(
 ) -> None:
     """Reconstruct the training data from the weights alone; the truth is not opened.
 
-    Exit code 1 if the attack did not converge.
+    Exit code 1 if the attack did not converge or its verdict is "failed".
 
     Example: exhume attack runs/a --method exact --seed 1
     """
@@ -60,7 +61,7 @@ def attack(
         )
     finish(folder, result)
     show(result.summary(), {"folder": str(folder.attack(method)), **_brief(result)}, json)
-    if not result.stop.trusted:
+    if not result.stop.trusted or result.certificate.verdict == FAILED:
         raise typer.Exit(1)
 
 

@@ -71,7 +71,7 @@ class GaussianMatrix:
             raise InputError(f"a Gaussian matrix needs positive sizes, got {num_rows} x {num_columns}")
         self.shape = (num_rows, num_columns)
         self.seed = int(seed)
-        self.device = _usable(device)
+        self.device = usable(device)
         self.memory_budget = parse_bytes(memory_budget)
         self._kept: torch.Tensor | None = None
 
@@ -127,7 +127,7 @@ class GaussianMatrix:
         return out.to(self.device)
 
 
-def _usable(device: torch.device | str) -> torch.device:
+def usable(device: torch.device | str) -> torch.device:
     """The device, if this machine has it."""
     try:
         return torch.empty(0, device=device).device

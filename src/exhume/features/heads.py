@@ -41,7 +41,7 @@ def list_heads(module: nn.Module) -> tuple[Head, ...]:
         bias = getattr(layer, "bias", None) is not None
         if isinstance(layer, nn.Linear):
             heads.append(Head(name, "linear", layer.out_features, layer.in_features, bias))
-        elif isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1) and layer.groups == 1:
+        elif isinstance(layer, nn.Conv2d) and layer.kernel_size == layer.stride == (1, 1) and layer.groups == 1:
             heads.append(Head(name, "1x1 convolution", layer.out_channels, layer.in_channels, bias))
     return tuple(heads)
 
@@ -101,7 +101,7 @@ def run(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """The module's outputs, without a graph; whatever its forward raises is told with the shape it was given."""
     try:
         with torch.no_grad():
-            outputs = module(inputs)
+            outputs = module(inputs.clone())
     except Exception as error:  # a user's forward may raise anything
         raise InputError(
             f"the forward pass of {type(module).__name__} fails on inputs of shape {tuple(inputs.shape)}: "
@@ -117,10 +117,10 @@ def input_of(layer: nn.Module) -> Iterator[list[torch.Tensor]]:
     """Collects what a layer is given while the block runs."""
     caught: list[torch.Tensor] = []
 
-    def catch(_layer: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
-        caught.append(args[0])
+    def catch(_layer: nn.Module, args: tuple[torch.Tensor, ...], kwargs: dict[str, torch.Tensor]) -> None:
+        caught.append(args[0] if args else kwargs["input"])
 
-    handle = layer.register_forward_pre_hook(catch)
+    handle = layer.register_forward_pre_hook(catch, with_kwargs=True)
     try:
         yield caught
     finally:

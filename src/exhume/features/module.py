@@ -10,11 +10,12 @@ from typing import Any, Self
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from exhume.errors import InputError
 from exhume.features.gaussian import parse_bytes
 from exhume.features.heads import Head, check_ready, find_head, input_of, run
-from exhume.features.symmetry import Symmetry
+from exhume.features.symmetry import Parity, Symmetry
 from exhume.networks import Network
 
 KIND = "module"
@@ -67,6 +68,7 @@ class ModuleFeatureMap:
         self._check_positions(probes)
         self.num_features = self.head.num_features + bias
         flat = probes.reshape(len(probes), -1)
+        self._check_derivatives(flat)
         self.symmetry = Symmetry.measured(self._features, flat)
         self._chunk = max(1, parse_bytes(memory_budget) // self._bytes_per_sample(flat))
 
@@ -85,7 +87,7 @@ class ModuleFeatureMap:
     def drift(self, inputs: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
         """J_theta(x_i) sum_j J_theta(x_j)^T c_j over the weights theta of the body."""
         inputs = self._checked(inputs)
-        own = f"{self.head.name}."
+        own = f"{self.head.name}." if self.head.name else ""
         weights = {name: each.detach() for name, each in self.module.named_parameters() if not name.startswith(own)}
 
         def features(weights: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
@@ -105,7 +107,8 @@ class ModuleFeatureMap:
         """The same map with the constant appended."""
         other = copy.copy(self)
         other.bias, other.num_features = True, self.head.num_features + 1
-        other.symmetry = replace(self.symmetry, parity="none", homogeneous=False)
+        parity: Parity = "even" if self.symmetry.parity == "even" else "none"
+        other.symmetry = replace(self.symmetry, parity=parity, homogeneous=False, signs_identified=parity == "none")
         return other
 
     def subset(self, rows: slice | torch.Tensor) -> Self:
@@ -163,8 +166,8 @@ class ModuleFeatureMap:
 
     def _body(self, rows: torch.Tensor, weights: dict[str, torch.Tensor] | None = None) -> torch.Tensor:
         """What the head is given, the mean over its positions."""
-        inputs = rows.reshape(-1, *self.input_shape)
-        with input_of(self.layer) as caught:
+        inputs = rows.reshape(-1, *self.input_shape).clone()  # a forward may change it in place
+        with input_of(self.layer) as caught, sdpa_kernel(SDPBackend.MATH):
             if weights is None:
                 self.module(inputs)
             else:
@@ -179,6 +182,27 @@ class ModuleFeatureMap:
             return values.flatten(1, -2).mean(1)
         return values.flatten(2).mean(2)
 
+    def _check_derivatives(self, flat: torch.Tensor) -> None:
+        """Refuses bodies that torch.func cannot differentiate, that are constant, or linear in the input."""
+        name = type(self.module).__name__
+        try:
+            moved = torch.func.jvp(self._features, (flat,), (flat.flip(0),))[1]
+            values, pull, *_ = torch.func.vjp(self._features, flat)
+            pulled = pull(torch.ones_like(values))[0]
+        except Exception as error:  # whatever an operation without a derivative raises
+            raise InputError(
+                f"torch.func cannot differentiate {name} up to its head: {type(error).__name__}: {error}"
+            ) from error
+        if not bool(moved.any()) or not bool(pulled.any()):
+            raise InputError(f"the features of {name} do not depend on its input in a differentiable way")
+        with torch.no_grad():
+            places = (flat, flat.flip(0), flat + flat.flip(0), torch.zeros_like(flat))
+            one, other, both, none = (self._features(rows) for rows in places)
+        if float((both - one - other + none).norm()) <= _SAME * float((one - none).norm()):
+            raise InputError(
+                f"the features of {name} are linear in its input: its head shows the span of the samples and no more"
+            )
+
     def _check_positions(self, probes: torch.Tensor) -> None:
         """Refuses heads with several positions whose outputs are not averaged."""
         with input_of(self.layer) as caught:
@@ -186,7 +210,8 @@ class ModuleFeatureMap:
         shape = tuple(caught[0].shape[1:])
         if shape.count(1) == len(shape) - 1 or len(shape) == 1:
             return
-        averaged = self._over_positions(self.layer(caught[0])).flatten()
+        means = self._over_positions(caught[0])
+        averaged = self.layer(means if self.head.kind == "linear" else means[:, :, None, None]).flatten()
         if outputs.numel() != averaged.numel() or float((outputs.flatten() - averaged).norm()) > _SAME * float(
             averaged.norm()
         ):
