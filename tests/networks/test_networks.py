@@ -100,6 +100,7 @@ def test_registry_lists_every_network():
         ("vit", {"image_shape": (3, 8, 8), "width": 12, "num_heads": 5}, "num_heads is 5; valid: a divisor of 12"),
         ("vit", {"image_shape": (3, 8, 8), "width": 12, "token_std": 0.0}, "token_std is 0.0; valid: a positive"),
         ("vit", {"image_shape": 8, "width": 12}, "image_shape is 8"),
+        ("vit", {"image_shape": (3, 8, 8), "width": 12, "zero_head": "no"}, "zero_head is 'no'; valid: true or false"),
     ],
 )
 def test_bad_configs_are_named(name, config, message):

@@ -53,7 +53,7 @@ Stable = Annotated[
     ),
 ]
 WeightDecay = Annotated[float, typer.Option(help="Of all weights.")]
-MaxSteps = Annotated[int, typer.Option(help="At most so many steps.")]
+MaxSteps = Annotated[int, typer.Option(help="At most so many steps of the asked size; larger stable ones count more.")]
 Seed = Annotated[int, typer.Option(help="Seed of the initial weights, and of data that are drawn.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")]
 

@@ -13,6 +13,8 @@ from exhume.activations import Activation
 Parity = Literal["even", "odd", "none"]
 # Deviation, relative to the features themselves, up to which two of them are the same (float32 bodies round to 1e-6).
 _SAME = 1e-4
+# How far inputs are stretched to see whether features are homogeneous; far, as some bend only there (relu6).
+_FAR = 20.0
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,13 @@ class Symmetry:
     @classmethod
     def measured(cls, features: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> Symmetry:
         """That of any map, read off its values at some inputs (m, d)."""
-        at, mirrored, doubled = features(inputs), features(-inputs), features(2 * inputs)
+        at, mirrored, stretched = features(inputs), features(-inputs), features(_FAR * inputs)
         scale = float(at.norm())
         parity: Parity = "none"
         if float((mirrored - at).norm()) < _SAME * scale:
             parity = "even"
         elif float((mirrored + at).norm()) < _SAME * scale:
             parity = "odd"
-        stretch = float((doubled * at).sum()) / max(scale**2, 1e-300)
-        homogeneous = float((doubled - stretch * at).norm()) < _SAME * max(stretch, 1.0) * scale
+        stretch = float((stretched * at).sum()) / max(scale**2, 1e-300)
+        homogeneous = float((stretched - stretch * at).norm()) < _SAME * max(stretch, 1.0) * scale
         return cls(parity, homogeneous, signs_identified=parity == "none")

@@ -22,6 +22,13 @@ def positive_number(name: str, value: object) -> float:
     return float(value)
 
 
+def flag(name: str, value: object) -> bool:
+    """The value, if it is true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} is {value!r}; valid: true or false")
+    return value
+
+
 def square_image(image_shape: Any, least_side: int) -> tuple[int, int, int]:
     """The shape (channels, side, side) as a tuple, if it is one."""
     shape = tuple(image_shape) if isinstance(image_shape, (tuple, list)) else ()

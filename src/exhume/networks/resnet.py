@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from exhume.networks.base import Network, gaussian_convolution, gaussian_linear
-from exhume.networks.checks import square_image, whole_number
+from exhume.networks.checks import flag, square_image, whole_number
 from exhume.randomness import generator_for
 
 # The stem's kernel is chosen so that every image becomes maps of this side; for 32 x 32 it is the paper's 28 x 28.
@@ -63,7 +63,7 @@ class ResNet(Network):
         whole_number("channels", channels)
         whole_number("num_outputs", num_outputs)
         whole_number("blocks", blocks, least=0)
-        self.stem_relu = bool(stem_relu)
+        self.stem_relu = flag("stem_relu", stem_relu)
         generator = generator_for(seed, "resnet weights")
         kernel = side + 3 - MAP_SIDE
         self.stem = gaussian_convolution(depth, channels, kernel, generator, variance_of=depth * side * side, padding=1)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from exhume.errors import InputError
 from exhume.networks.base import Network, gaussian_convolution, gaussian_linear
-from exhume.networks.checks import positive_number, square_image, whole_number
+from exhume.networks.checks import flag, positive_number, square_image, whole_number
 from exhume.randomness import generator_for
 
 _LARGEST_PATCH = 16  # ViT-B/16
@@ -118,8 +118,8 @@ class VisionTransformer(Network):
         self.positions = nn.Parameter(token_std * torch.randn((1, tokens, width), generator=generator))
         self.blocks = nn.Sequential(*(EncoderBlock(width, self.num_heads, generator) for _ in range(depth)))
         self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.head = gaussian_linear(width, num_outputs, generator, bias=bool(head_bias))
-        self.zero_head = bool(zero_head)
+        self.head = gaussian_linear(width, num_outputs, generator, bias=flag("head_bias", head_bias))
+        self.zero_head = flag("zero_head", zero_head)
         if self.zero_head:
             nn.init.zeros_(self.head.weight)
 
