@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from exhume.attacks.base import Problem
+from exhume.attacks.floor import worths
 from exhume.attacks.monitor import Monitor
 from exhume.attacks.search import FOUND, Outcome, Search, drop_rows
 from exhume.attacks.spectral import moment_spectrum, strongest_output
@@ -100,8 +101,7 @@ def samples_by_rank(displacement: torch.Tensor) -> int | None:
 
 def _has_idle_row(point: Point) -> bool:
     """Whether some row is hardly worth anything: dropping it would leave almost no residual."""
-    inverse = torch.cholesky_inverse(point.gram_factor)
-    worth = point.coefficients.double().square().sum(1) / inverse.diagonal()
+    worth = worths(point)
     return bool((worth / worth.sum()).sqrt().min() < _IDLE_SHARE)
 
 
