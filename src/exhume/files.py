@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,31 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     """Reads named tensors from safetensors; a pickle or a damaged file is refused."""
     return _read(path, safetensors.torch.load_file)
+
+
+class LazyTensors(Mapping[str, torch.Tensor]):
+    """Named tensors of a safetensors file, each read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = Path(path)
+        self._names: tuple[str, ...] = _read(self._path, self._read_names)
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        with safetensors.safe_open(str(self._path), framework="pt") as file:
+            return file.get_tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @staticmethod
+    def _read_names(name: str) -> tuple[str, ...]:
+        with safetensors.safe_open(name, framework="pt") as file:
+            return tuple(file.keys())
 
 
 def read_metadata(path: Path) -> dict[str, str]:

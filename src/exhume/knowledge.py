@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from exhume.errors import InputError
+
+_TENSORS = ("samples", "labels", "subspace")
+Channels = float | tuple[float, ...]
 
 
 class Knowledge(BaseModel):
     """What the attacker is assumed to know besides the weights. Every field is optional and stated in the result."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     num_samples: PositiveInt | None = None
-    """How many samples the model was trained on."""
+    """How many samples the model was trained on, known ones included."""
+    samples: torch.Tensor | None = None
+    """(m, d) some of the training samples: the informed adversary looks for the others."""
+    labels: torch.Tensor | None = None
+    """(n,) or (n, k) the labels of all training samples, in any order."""
     label_alphabet: Literal["signs", "one-hot"] | None = None
     """That the model outputs -1 / +1, or one-hot vectors, on its training samples: it interpolates such labels.
     ReLU models then give up the norms of their samples too; if the model does not interpolate, wrong ones."""
+    norm: PositiveFloat | None = None
+    """The norm of every sample, the same for all: sqrt(d) for standardised pictures."""
+    pixel_range: tuple[float, float] | None = None
+    """Smallest and largest value of a pixel before normalisation."""
+    pixel_mean: Channels | None = None
+    """What normalisation took off every pixel: a number, or one for each channel."""
+    pixel_std: Channels | None = None
+    """What normalisation divided by, likewise."""
+    subspace: torch.Tensor | None = None
+    """(r, d) rows that span a subspace with all samples in it."""
     initial_head: Literal["known", "zero", "unknown"] = "known"
     """Whether the head's weights before training are known, so that its displacement is; random features start at
     zero. If they are unknown, the trained head stands for the displacement, and what is left of its initial weights is
     noise."""
+    initial_body: Literal["known", "unknown"] = "unknown"
+    """Whether the other weights before training are known. The target holds them; "unknown" hides them."""
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -31,6 +60,113 @@ class Knowledge(BaseModel):
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise InputError(f"this cannot be known: {problems}") from error
+
+    @field_validator(*_TENSORS, mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> torch.Tensor | None:
+        """Arrays and lists are taken too; numbers must be finite."""
+        if value is None:
+            return None
+        tensor = torch.as_tensor(value).detach()
+        if tensor.numel() == 0 or tensor.ndim not in (1, 2):
+            raise ValueError(f"expected rows of numbers, got a shape of {tuple(tensor.shape)}")
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError("holds NaN or infinite numbers")
+        return tensor
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Knowledge:
+        for name in ("samples", "subspace"):
+            rows = getattr(self, name)
+            if rows is not None and (rows.ndim != 2 or not rows.is_floating_point()):
+                raise ValueError(f"{name} are floating-point rows (m, d), not {rows.dtype} of {tuple(rows.shape)}")
+        if self.pixel_range is not None and not self.pixel_range[0] < self.pixel_range[1]:
+            raise ValueError(f"pixel_range {self.pixel_range} must rise")
+        if self.pixel_std is not None and not min(torch.tensor(self.pixel_std).reshape(-1).tolist()) > 0:
+            raise ValueError(f"pixel_std {self.pixel_std} must be positive")
+        told = None if self.labels is None else int(self.labels.shape[0])
+        if told is not None and self.num_samples not in (None, told):
+            raise ValueError(f"{told} labels, but num_samples is {self.num_samples}")
+        if self.num_samples is not None and self.known_samples >= self.num_samples:
+            raise ValueError(f"all {self.num_samples} samples are known; nothing is left to look for")
+        return self
+
+    @property
+    def known_samples(self) -> int:
+        """How many samples are known."""
+        return 0 if self.samples is None else int(self.samples.shape[0])
+
+    @property
+    def count(self) -> int | None:
+        """How many samples there are in all, if that is known: told, or as many as labels."""
+        return self.num_samples if self.labels is None else int(self.labels.shape[0])
+
+    def knowing(self, **values: Any) -> Knowledge:
+        """The same with some fields changed, checked anew."""
+        return Knowledge(**({name: getattr(self, name) for name in type(self).model_fields} | values))
+
+    def without(self, *names: str) -> Knowledge:
+        """The same with some fields at their defaults: what was known of them is forgotten."""
+        unknown = sorted(set(names) - set(type(self).model_fields))
+        if unknown:
+            raise InputError(
+                f"no knowledge is called {', '.join(unknown)}; valid: {', '.join(type(self).model_fields)}"
+            )
+        gone = {"initial_head": "unknown"} if "initial_head" in names else {}
+        kept = {name: getattr(self, name) for name in type(self).model_fields if name not in names}
+        return Knowledge(**(kept | gone))
+
+    def pixel_bounds(self, input_shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Smallest and largest value of every entry of an input, (d,) each; None if the range is not known."""
+        if self.pixel_range is None:
+            return None
+        mean, std = (_per_entry(each, default, input_shape) for each, default in self._normalisation)
+        low, high = self.pixel_range
+        return (low - mean) / std, (high - mean) / std
+
+    @property
+    def _normalisation(self) -> tuple[tuple[Channels | None, float], tuple[Channels | None, float]]:
+        return (self.pixel_mean, 0.0), (self.pixel_std, 1.0)
+
+    def sentence(self) -> str:
+        """What is known, in words."""
+        parts = []
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is None or (name == "initial_body" and value == "unknown"):
+                continue
+            shown = "x".join(map(str, value.shape)) if isinstance(value, torch.Tensor) else value
+            parts.append(
+                f"{name.replace('_', ' ')} {shown:g}"
+                if isinstance(value, float)
+                else f"{name.replace('_', ' ')} {shown}"
+            )
+        return f"Known: {', '.join(parts)}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field as plain JSON; of tensors their shape and a hash."""
+        value = self.model_dump(exclude=set(_TENSORS))
+        for name in _TENSORS:
+            tensor = getattr(self, name)
+            value[name] = None if tensor is None else {"shape": list(tensor.shape), "sha256": _digest(tensor)}
+        return value
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors behind `to_json`."""
+        return {name: each for name in _TENSORS if (each := getattr(self, name)) is not None}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Knowledge:
+        """Built again from `to_json` and `tensors`."""
+        plain = {name: each for name, each in value.items() if name not in _TENSORS}
+        named = {name: tensors[name] for name in _TENSORS if value.get(name) is not None}
+        return cls(**plain, **named)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Knowledge) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(repr(self.to_json()))
 
     @classmethod
     def about(cls, labels: torch.Tensor, *, interpolated: bool = True) -> Knowledge:
@@ -48,3 +184,22 @@ class Knowledge(BaseModel):
         elif labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all() and (labels.sum(1) == 1).all()):
             alphabet = "one-hot"
         return cls(num_samples=labels.shape[0], label_alphabet=alphabet)
+
+
+def _per_entry(value: Channels | None, default: float, input_shape: tuple[int, ...]) -> torch.Tensor:
+    """A number for every entry of an input, (d,), from one for all or one for each channel."""
+    size = torch.Size(input_shape).numel()
+    numbers = torch.tensor(default if value is None else value, dtype=torch.float64).reshape(-1)
+    if len(numbers) == 1:
+        return numbers.expand(size)
+    if len(numbers) != input_shape[0]:
+        raise InputError(
+            f"{len(numbers)} numbers for pixels do not fit inputs of shape {input_shape}; valid: 1, or one a channel"
+        )
+    return numbers.repeat_interleave(size // input_shape[0])
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    """A short hash of the numbers."""
+    plain = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(plain).hexdigest()[:16]

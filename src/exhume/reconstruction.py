@@ -11,11 +11,12 @@ import torch
 
 from exhume import files
 from exhume.certificate import Certificate
-from exhume.errors import FileError
+from exhume.errors import FileError, InputError
 from exhume.knowledge import Knowledge
 
 _TENSORS = "reconstruction.safetensors"
 _RESULT = "result.json"
+_KNOWN = "known."
 
 
 class Stop(StrEnum):
@@ -117,7 +118,7 @@ class Reconstruction:
         if certificate.predicted_errors:
             worst = max(certificate.predicted_errors)
             lines.append(f"  predicted error {certificate.predicted_error:.1e}, worst sample {worst:.1e}")
-        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  {note}" for note in (self.knowledge.sentence(), *self.notes)]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -127,7 +128,7 @@ class Reconstruction:
             "method": self.method,
             "seed": self.seed,
             "options": self.options,
-            "knowledge": self.knowledge.model_dump(),
+            "knowledge": self.knowledge.to_json(),
             "num_samples": int(self.samples.shape[0]),
             "stop": self.stop.value,
             "steps": self.steps,
@@ -146,6 +147,7 @@ class Reconstruction:
         tensors = {"samples": self.samples, "coefficients": self.coefficients}
         if self.labels is not None:
             tensors["labels"] = self.labels
+        tensors |= {f"{_KNOWN}{name}": tensor for name, tensor in self.knowledge.tensors().items()}
         files.write_tensors(Path(folder) / _TENSORS, tensors)
         files.write_json(Path(folder) / _RESULT, self.to_json())
 
@@ -154,6 +156,7 @@ class Reconstruction:
         """Reads `save`'s files."""
         value = files.read_json(Path(folder) / _RESULT)
         tensors = files.read_tensors(Path(folder) / _TENSORS)
+        known = {name.removeprefix(_KNOWN): each for name, each in tensors.items() if name.startswith(_KNOWN)}
         try:
             value.pop("num_samples")
             return cls(
@@ -161,12 +164,12 @@ class Reconstruction:
                 coefficients=tensors["coefficients"],
                 labels=tensors.get("labels"),
                 certificate=_read_certificate(value.pop("certificate")),
-                knowledge=Knowledge.model_validate(value.pop("knowledge")),
+                knowledge=Knowledge.from_json(value.pop("knowledge"), known),
                 stop=Stop(value.pop("stop")),
                 notes=tuple(value.pop("notes")),
                 **value,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, InputError) as error:
             raise FileError(f"{folder} does not hold a whole reconstruction: {error}") from error
 
 

@@ -7,25 +7,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import nn
 
-from exhume import files, networks
-from exhume.displacement import HeadMove, move_of
-from exhume.errors import FileError, InputError, unknown_name
-from exhume.features import FeatureMap, ModuleFeatureMap, RandomFeatureMap, as_first_layer
-from exhume.features.gaussian import usable
-from exhume.features.module import KIND as MODULE
-from exhume.features.module import probe_inputs
-from exhume.features.random import KIND as RANDOM_FEATURES
+from exhume import files
+from exhume.displacement import HeadMove, Initial, InitialBias, move_of
+from exhume.errors import FileError, InputError
+from exhume.features import FeatureMap, ModuleFeatureMap
+from exhume.features.stored import build_features, fastest
 from exhume.knowledge import Knowledge
+from exhume.model import Model, trained_names
 
 _DESCRIPTION = "victim.json"
 _WEIGHTS = "victim.safetensors"
-_MODEL = "model."
+_INITIAL = "initial.safetensors"
+_MODEL, _KNOWN = "model.", "known."
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,7 @@ class Target:
         surviving: indices of the features that a pruned head still reads; `displacement` has a column for each, and
             `features` is the map onto them.
         trained_head: (k, p) as trained, which makes the outputs; None if it started at zero and is the displacement.
+        model: the whole network, for attacks that read more than its head; None if there is only a feature map.
         features: the map that is attacked: `feature_map`, or its surviving part.
     """
 
@@ -49,6 +48,7 @@ class Target:
     input_shape: tuple[int, ...] = ()
     surviving: torch.Tensor | None = None
     trained_head: torch.Tensor | None = None
+    model: Model | None = None
     features: FeatureMap = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ class Target:
         module: nn.Module,
         head: str | None = None,
         *,
-        initial_head: torch.Tensor | Mapping[str, torch.Tensor] | Literal["zero", "unknown"] = "unknown",
-        initial_bias: torch.Tensor | Literal["zero", "unknown"] = "unknown",
+        initial_head: Initial = "unknown",
+        initial_bias: InitialBias = "unknown",
         input_shape: tuple[int, ...],
         knowledge: Knowledge | None = None,
         memory_budget: int | str = "4GB",
@@ -110,28 +110,36 @@ class Target:
         if not sides or any(not isinstance(side, int) or side < 1 for side in sides):
             raise InputError(f"input_shape {input_shape!r}; valid: a tuple of whole numbers above 0, as (3, 32, 32)")
         move = move_of(module, head, tuple(input_shape), initial_head, initial_bias)
-        known = (knowledge or Knowledge()).model_copy(update={"initial_head": move.initial})
+        before = _initial_weights(module, move, initial_head, initial_bias)
+        model = Model(module, move.head.name, trained_names(module), before)
+        body_known = any(not model.in_head(name) for name in before)
+        known = (knowledge or Knowledge()).knowing(
+            initial_head=move.initial, initial_body="known" if body_known else "unknown"
+        )
         body = ModuleFeatureMap(module, move.head.name, tuple(input_shape), memory_budget=memory_budget)
         enough = (known.num_samples or math.inf) <= move.head.num_outputs
         if body.symmetry.homogeneous and not enough:
             move = move.without_bias()
         if move.uses_bias:
             body = body.with_bias()
-        return cls._of_move(body, move, known, tuple(input_shape))
-
-    @classmethod
-    def _of_move(
-        cls, body: ModuleFeatureMap, move: HeadMove, knowledge: Knowledge, input_shape: tuple[int, ...]
-    ) -> Target:
         kept = slice(None) if move.surviving is None else move.surviving
         return cls(
             fastest(body),
             move.displacement[:, kept],
-            knowledge,
-            input_shape,
+            known,
+            tuple(input_shape),
             surviving=move.surviving,
             trained_head=move.trained[:, kept],
+            model=replace(model, module=body.module),  # a copy
         )
+
+    @property
+    def known_model(self) -> Model | None:
+        """The whole network, with as much of its initial weights as the knowledge allows."""
+        if self.model is None:
+            return None
+        known = self.knowledge
+        return self.model.knowing(head=known.initial_head != "unknown", body=known.initial_body == "known")
 
     @property
     def fingerprint(self) -> str:
@@ -159,20 +167,24 @@ class Target:
 
     def assuming(self, **known: Any) -> Target:
         """The same target with other knowledge."""
-        return replace(self, knowledge=self.knowledge.model_copy(update=known))
+        return replace(self, knowledge=self.knowledge.knowing(**known))
 
     def save(self, folder: Path) -> None:
-        """Writes what a thief would hold: `victim.safetensors` and `victim.json`."""
-        description = {
+        """Writes what a thief would hold: `victim.safetensors`, `victim.json` and a network's `initial.safetensors`."""
+        description: dict[str, Any] = {
             "features": self.feature_map.to_json(),
             "input_shape": list(self.input_shape),
-            "knowledge": self.knowledge.model_dump(),
+            "knowledge": self.knowledge.to_json(),
         }
         tensors = {"displacement": self.displacement}
+        tensors |= {f"{_KNOWN}{name}": tensor for name, tensor in self.knowledge.tensors().items()}
         tensors |= {f"{_MODEL}{name}": tensor for name, tensor in self.feature_map.tensors().items()}
         for name, tensor in (("surviving", self.surviving), ("trained_head", self.trained_head)):
             if tensor is not None:
                 tensors[name] = tensor.clone()
+        if self.model is not None:
+            description["model"] = {"head": self.model.head, "trained": list(self.model.trained)}
+            files.write_tensors(Path(folder) / _INITIAL, self.model.initial)
         files.write_tensors(Path(folder) / _WEIGHTS, tensors)
         files.write_json(Path(folder) / _DESCRIPTION, description)
 
@@ -183,42 +195,46 @@ class Target:
         tensors = files.read_tensors(Path(folder) / _WEIGHTS)
         try:
             features, shape = description["features"], tuple(int(side) for side in description["input_shape"])
-            knowledge = Knowledge.model_validate(description["knowledge"])
+            known = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_KNOWN)}
+            known = {name.removeprefix(_KNOWN): tensor for name, tensor in known.items()}
+            knowledge = Knowledge.from_json(description["knowledge"], known)
             displacement = tensors.pop("displacement")
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
+        except (KeyError, TypeError, ValueError, InputError) as error:
             raise FileError(f"{folder} does not hold a whole victim: {error}") from error
         surviving, trained = tensors.pop("surviving", None), tensors.pop("trained_head", None)
         weights = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items()}
-        feature_map = _build_features(features, weights, shape, memory_budget=memory_budget, device=device)
-        return cls(feature_map, displacement, knowledge, shape, surviving, trained)
+        feature_map = build_features(features, weights, shape, memory_budget=memory_budget, device=device)
+        model = _read_model(description.get("model"), feature_map, Path(folder) / _INITIAL)
+        return cls(feature_map, displacement, knowledge, shape, surviving, trained, model)
 
 
-def fastest(body: ModuleFeatureMap) -> FeatureMap:
-    """The module's features as act(W x + b) if they are, with all that is fast for random features; else as given."""
-    if body.bias:
-        return body
-    probes = probe_inputs(body.module, body.input_shape)
-    probes = torch.cat([probes, 20 * probes])  # some activations differ from others only far out
-    features = body.forward(probes.reshape(len(probes), -1))
-    return as_first_layer(body.module, body.layer, probes, features, origin=body) or body
+def _initial_weights(
+    module: nn.Module, move: HeadMove, initial: Initial, initial_bias: InitialBias
+) -> dict[str, torch.Tensor]:
+    """What is known of the weights before training, by name: of all that a state dict holds, else of the head."""
+    weights = dict(module.named_parameters())
+    if isinstance(initial, Mapping):
+        return {name: initial[name].detach() for name in weights if name in initial}
+    own = f"{move.head.name}." if move.head.name else ""
+    known = {}
+    for name, given in ((f"{own}weight", initial), (f"{own}bias", initial_bias)):
+        if name in weights and not (isinstance(given, str) and given == "unknown"):
+            weight = weights[name].detach()
+            zero = torch.zeros_like(weight)
+            known[name] = zero if isinstance(given, str) else torch.as_tensor(given).reshape(weight.shape).to(weight)
+    return known
 
 
-def _build_features(
-    value: dict[str, Any], weights: dict[str, torch.Tensor], shape: tuple[int, ...], **options: Any
-) -> FeatureMap:
-    kind = value.get("kind") if isinstance(value, dict) else value
-    if kind == RANDOM_FEATURES:
-        return RandomFeatureMap.from_json(value, **options)
-    if kind != MODULE:
-        raise unknown_name("kind of features", kind, (RANDOM_FEATURES, MODULE))
+def _read_model(value: Any, feature_map: FeatureMap, initial: Path) -> Model | None:
+    """The network behind a feature map that was read from a file."""
+    module = getattr(feature_map, "module", None)
+    if value is None or module is None:
+        return None
     try:
-        network = networks.build(value["architecture"], value["config"])
-        network.to(next((weight.dtype for weight in weights.values()), torch.float32)).load_state_dict(weights)
-        head, bias = str(value["head"]), bool(value["bias"])
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise FileError(f"the description of the network does not fit its weights: {error}") from error
-    network = network.to(usable(options["device"])).eval()
-    return fastest(ModuleFeatureMap(network, head, shape, bias=bias, memory_budget=options["memory_budget"]))
+        names = tuple(str(name) for name in value["trained"])
+        return Model(module, str(value["head"]), names, files.LazyTensors(initial))
+    except (KeyError, TypeError) as error:
+        raise FileError(f"{initial.parent} does not hold a whole victim: {error!r}") from error
 
 
 def _check_weights(displacement: torch.Tensor) -> None:

@@ -48,7 +48,8 @@ def test_stable_training_interpolates_and_says_what_it_changed(digits, name):
     assert float((fitted - digits.labels).square().mean()) == pytest.approx(training.loss, rel=0.1, abs=1e-9)
     assert torch.equal(training.initial_head, before["head.weight"])
     assert training.initial_bias is None
-    assert (training.initial_first is not None) == (name == "two-layer")
+    assert training.initial.keys() == before.keys()
+    assert all(torch.equal(training.initial[key], before[key]) for key in before)
     after = network.features(digits.inputs).detach()
     assert training.drift == pytest.approx(float((after - features).norm() / after.norm()), rel=1e-3)
     assert 0 < training.drift < 1

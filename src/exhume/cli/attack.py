@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +46,7 @@ def attack(
     target = folder.load_target(memory_budget=memory_budget, device=device)
     count = None if num_samples in (None, "auto") else whole(str(num_samples))
     if num_samples == "auto":
-        target = replace(target, knowledge=target.knowledge.model_copy(update={"num_samples": None}))
+        target = target.assuming(num_samples=None)
     with progress_of(method) as report:
         result = chosen(
             target,

@@ -49,6 +49,11 @@ class FirstLayerMap(RandomFeatureMap):
         """Whether the layer has a bias."""
         return self._offset is not None
 
+    @property
+    def module(self) -> Any:
+        """The network that this is the first layer of, if it is of one."""
+        return None if self._origin is None else self._origin.module
+
     def identity(self) -> str:
         """A hash of the weights."""
         if self._origin is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,9 +34,7 @@ class Training:
 
     Attributes:
         network: trained, in eval mode.
-        initial_head: the head's weights before training, (k, p).
-        initial_bias: its bias before training, (k,), if it has one.
-        initial_first: the first layer's weights before training, (h, d); only two-layer networks keep them.
+        initial: all weights before training, by name.
         steps: of gradient descent.
         loss: on the training set at the end, without the penalty of weight decay.
         converged: whether the tolerance was reached before the limit of steps.
@@ -50,9 +47,7 @@ class Training:
     """
 
     network: Network
-    initial_head: Tensor
-    initial_bias: Tensor | None
-    initial_first: Tensor | None
+    initial: dict[str, Tensor]
     steps: int
     loss: float
     converged: bool
@@ -62,6 +57,16 @@ class Training:
     decay: float
     drift: float
     note: str
+
+    @property
+    def initial_head(self) -> Tensor:
+        """The head's weights before training, (k, p)."""
+        return self.initial["head.weight"]
+
+    @property
+    def initial_bias(self) -> Tensor | None:
+        """Its bias before training, (k,), if it has one."""
+        return self.initial.get("head.bias")
 
     @property
     def interpolates(self) -> bool:
@@ -107,8 +112,7 @@ def train(
     rows = _checked_inputs(network, inputs)
     plan = _plan(network, rows, labels, losses.get(loss), step_size, max_steps, tolerance, weight_decay)
     saved = TrainingCheckpoint(checkpoint, "" if checkpoint is None else _identity(network, rows, plan, stable), resume)
-    initial = copy.deepcopy(network.head)
-    initial_first = network.first.weight.detach().clone() if isinstance(network, TwoLayer) else None
+    initial = {name: weight.detach().clone() for name, weight in network.named_parameters()}
     trajectory = _trajectory(network, rows, plan)
     with threads_for(trajectory.multiplications):
         taken, steps, value, converged = _descend(trajectory, plan, stable, saved, progress)
@@ -116,9 +120,7 @@ def train(
         trajectory.finish()
     return Training(
         network=network.eval(),
-        initial_head=initial.weight.detach(),
-        initial_bias=None if initial.bias is None else initial.bias.detach(),
-        initial_first=initial_first,
+        initial=initial,
         steps=steps,
         loss=value,
         converged=converged,

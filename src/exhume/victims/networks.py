@@ -8,10 +8,10 @@ from exhume.victims.descent import Training
 
 
 def target(training: Training, *, input_shape: tuple[int, ...] = (), knowledge: Knowledge | None = None) -> Target:
-    """The trained network and its head before training, as an attack's target.
+    """The trained network and its weights before training, as an attack's target.
 
     Gradient descent with weight decay ends at W(T) = s W(0) + A^T Phi, s = `training.decay`: only with s W(0) taken
-    off is the rest in the span of features, so that is what counts as the initial head here. Without decay s = 1.
+    off is the rest in the span of features, so that is what counts as the initial weights here. Without decay s = 1.
 
     Args:
         training: what `train` returned.
@@ -19,12 +19,10 @@ def target(training: Training, *, input_shape: tuple[int, ...] = (), knowledge: 
             what may be pictures.
         knowledge: what the attacker is assumed to know besides; by default nothing.
     """
-    bias = training.initial_bias
     return Target.last_layer(
         training.network,
         head="head",
-        initial_head=training.decay * training.initial_head,
-        initial_bias="unknown" if bias is None else training.decay * bias,
+        initial_head={name: training.decay * weight for name, weight in training.initial.items()},
         input_shape=tuple(input_shape) or training.network.input_shape,
         knowledge=knowledge,
     )
