@@ -66,8 +66,17 @@ def test_several_outputs_add_coefficients_and_ask_for_more_labels() -> None:
 
 
 def test_known_samples_leave_only_their_coefficients_open() -> None:
-    assert forecast(5000, 30, 20, known_samples=15).unknowns == 5 * 29 + 20
-    assert forecast(5000, 30, 20, known_samples=20).unknowns == 20
+    most = forecast(5000, 30, 20, known_samples=15)
+    assert (most.unknowns, most.equations) == (5 * 30, 5000 - 15)
+    assert forecast(5000, 30, 20, known_samples=20).unknowns == 0
+    last = forecast(60, 30, 20, known_samples=19)  # the informed adversary: d unknowns, p = 2d
+    assert (last.unknowns, last.equations, last.verdict) == (30, 41, "grey zone")
+
+
+def test_known_norms_are_no_unknowns() -> None:
+    assert forecast(5000, 30, 20, activation="tanh").unknowns == 20 * 31
+    assert forecast(5000, 30, 20, activation="tanh", norms_known=True).unknowns == 20 * 30
+    assert forecast(5000, 30, 20, norms_known=True).unknowns == 20 * 30  # relu hides them anyway
 
 
 def test_a_known_subspace_takes_the_place_of_the_input_dimension() -> None:
@@ -94,7 +103,7 @@ def test_smallest_parameters_exceed_the_unknowns_and_one_feature_fewer_does_not(
     at = forecast(fewest, num_samples=num_samples, known_samples=known, **settings)
     assert at.smallest_parameters == fewest
     assert at.equations > at.unknowns
-    assert fewest - settings["num_outputs"] <= at.unknowns
+    assert at.equations - settings["num_outputs"] <= at.unknowns
     assert at.verdict in {"grey zone", "reconstructible"}
 
 

@@ -4,7 +4,8 @@ Weights Theta (k outputs, h features, p = k h numbers in all) trained on n sampl
 equation Theta = A^T Phi(X): p equations. Unknown are the samples X and the coefficients A (n, k). A homogeneous
 activation hides the norms, which leaves d - 1 numbers a sample: n (d - 1) + n k unknowns, and with k = 1 that is d n.
 Hence the two thresholds of the law: labels are fitted from p = n on (p = n k with k outputs), and samples can be
-reconstructed beyond p = d n.
+reconstructed beyond p = d n. What is known besides moves the wall: a known subspace puts its dimension r in the place
+of d, and a known sample leaves only its k coefficients open, which k of the equations pay for.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class Forecast:
         activation: its name.
         known_samples: how many of the n samples the attacker holds already.
         subspace_dim: dimension r of a known subspace that holds the samples, or None; it takes the place of d.
-        equations: p.
-        unknowns: what the samples and coefficients ask.
+        norms_known: whether the samples' norms are known.
+        equations: p, less the k that the coefficients of every known sample take.
+        unknowns: what the unknown samples and their coefficients ask.
         ratio: p / (d n), the paper's axis (p / (r n) in a known subspace).
         verdict: "not even labels", "labels only", "grey zone" or "reconstructible".
         smallest_parameters: fewest parameters at which equations exceed unknowns.
@@ -57,6 +59,7 @@ class Forecast:
     activation: str
     known_samples: int
     subspace_dim: int | None
+    norms_known: bool
     equations: int
     unknowns: int
     ratio: float
@@ -68,22 +71,24 @@ class Forecast:
     @property
     def sentence(self) -> str:
         """The verdict and its reason in plain words."""
-        count = f"{self.equations:,} equations for {self.unknowns:,} unknowns"
+        counted = f"{self.equations:,} equations for {self.unknowns:,} unknowns"
         p, n = f"{self.num_parameters:,} parameters", f"{self.num_samples:,} samples"
         if self.verdict == NOT_EVEN_LABELS:
             labels = self.num_samples * self.num_outputs
-            return f"Not even labels: {p} are too few to fit the {labels:,} label values of {n} ({count})."
+            return f"Not even labels: {p} are too few to fit the {labels:,} label values of {n} ({counted})."
         if self.verdict == LABELS_ONLY:
             return (
                 f"Labels only: {p} can fit the labels of {n} but cannot determine the samples themselves "
-                f"({count}; it takes at least {self.smallest_parameters:,} parameters)."
+                f"({counted}; it takes at least {self.smallest_parameters:,} parameters)."
             )
         if self.verdict == GREY_ZONE:
             return (
-                f"Grey zone: {p} determine {n} in principle ({count}), but reconstruction is dependable only from "
+                f"Grey zone: {p} determine {n} in principle ({counted}), but reconstruction is dependable only from "
                 f"about {self.comfortable_parameters:,} parameters on."
             )
-        return f"Reconstructible: {p} determine {n}, {self.equations / self.unknowns:.3g} times over ({count})."
+        return (
+            f"Reconstructible: {p} determine {n}, {self.equations / max(self.unknowns, 1):.3g} times over ({counted})."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Every field and the sentence, as plain JSON values."""
@@ -98,9 +103,14 @@ class _Sizes:
     num_outputs: int
     known_samples: int
 
+    @property
+    def spent(self) -> int:
+        """Equations that the coefficients of known samples take."""
+        return self.known_samples * self.num_outputs
+
     def unknowns(self, num_samples: int) -> int:
-        """Known samples leave only their k coefficients open."""
-        return (num_samples - self.known_samples) * self.per_sample + num_samples * self.num_outputs
+        """Numbers and coefficients of the samples that are not known."""
+        return (num_samples - self.known_samples) * (self.per_sample + self.num_outputs)
 
     def parameters_for(self, equations: int) -> int:
         """Fewest parameters, a whole number of features for each output, that give so many equations."""
@@ -121,6 +131,7 @@ def forecast(
     activation: str | Activation = "relu",
     known_samples: int = 0,
     subspace_dim: int | None = None,
+    norms_known: bool = False,
 ) -> Forecast:
     """Say whether n samples of dimension d can be reconstructed from p parameters.
 
@@ -136,18 +147,19 @@ def forecast(
         activation: decides whether norms are among the unknowns.
         known_samples: how many of the n samples the attacker holds already; they leave only their coefficients open.
         subspace_dim: dimension of a known subspace that holds the samples; it takes the place of d.
+        norms_known: the samples' norms are known; one unknown less for each, unless the activation hides them anyway.
     """
     p = _whole("num_parameters", num_parameters, 1)
     n = _whole("num_samples", num_samples, 1)
-    sizes = _sizes(input_dim, num_outputs, activation, known_samples, subspace_dim)
+    sizes = _sizes(input_dim, num_outputs, activation, known_samples, subspace_dim, norms_known)
     _check_fits(p, n, sizes)
-    unknowns = sizes.unknowns(n)
+    equations, unknowns = p - sizes.spent, sizes.unknowns(n)
     if p < n * sizes.num_outputs:
         verdict = NOT_EVEN_LABELS
-    elif p <= unknowns:
+    elif equations <= unknowns:
         verdict = LABELS_ONLY
     else:
-        verdict = GREY_ZONE if p < PRACTICAL_RATIO * unknowns else RECONSTRUCTIBLE
+        verdict = GREY_ZONE if equations < PRACTICAL_RATIO * unknowns else RECONSTRUCTIBLE
     return Forecast(
         num_parameters=p,
         input_dim=operator.index(input_dim),
@@ -156,12 +168,15 @@ def forecast(
         activation=activations.get(activation).name,
         known_samples=sizes.known_samples,
         subspace_dim=None if subspace_dim is None else operator.index(subspace_dim),
-        equations=p,
+        norms_known=norms_known,
+        equations=equations,
         unknowns=unknowns,
         ratio=p / (operator.index(input_dim if subspace_dim is None else subspace_dim) * n),
         verdict=verdict,
-        smallest_parameters=sizes.parameters_for(unknowns + 1),
-        comfortable_parameters=sizes.parameters_for(max(unknowns + 1, math.ceil(PRACTICAL_RATIO * unknowns))),
+        smallest_parameters=sizes.parameters_for(sizes.spent + unknowns + 1),
+        comfortable_parameters=sizes.parameters_for(
+            sizes.spent + max(unknowns + 1, math.ceil(PRACTICAL_RATIO * unknowns))
+        ),
         largest_samples=sizes.largest_samples(p),
     )
 
@@ -178,7 +193,7 @@ def smallest_parameters(
     n = _whole("num_samples", num_samples, 1)
     sizes = _sizes(input_dim, num_outputs, activation, known_samples, subspace_dim)
     _check_fits(sizes.num_outputs, n, sizes)
-    return sizes.parameters_for(sizes.unknowns(n) + 1)
+    return sizes.parameters_for(sizes.spent + sizes.unknowns(n) + 1)
 
 
 def largest_samples(
@@ -196,8 +211,36 @@ def largest_samples(
     return sizes.largest_samples(p)
 
 
+def count(
+    num_parameters: int,
+    input_dim: int,
+    num_samples: int,
+    num_outputs: int,
+    *,
+    norms_open: bool,
+    known_samples: int = 0,
+) -> tuple[int, int]:
+    """Equations and unknowns of a target: what certificates count by.
+
+    Args:
+        num_parameters: k p.
+        input_dim: d, or the dimension of a known subspace.
+        num_samples: n, known ones included.
+        num_outputs: k.
+        norms_open: whether norms are among the unknowns.
+        known_samples: of the n.
+    """
+    sizes = _Sizes(input_dim if norms_open else input_dim - 1, num_outputs, known_samples)
+    return num_parameters - sizes.spent, sizes.unknowns(num_samples)
+
+
 def _sizes(
-    input_dim: int, num_outputs: int, activation: str | Activation, known_samples: int, subspace_dim: int | None
+    input_dim: int,
+    num_outputs: int,
+    activation: str | Activation,
+    known_samples: int,
+    subspace_dim: int | None,
+    norms_known: bool = False,
 ) -> _Sizes:
     """Check the sizes that all three questions share."""
     d = _whole("input_dim", input_dim, 1)
@@ -206,7 +249,7 @@ def _sizes(
         if r > d:
             raise InputError(f"subspace_dim is {r}; valid: at most input_dim, which is {d}")
         d = r
-    per_sample = d if activations.get(activation).identifies_norm else d - 1
+    per_sample = d if activations.get(activation).identifies_norm and not norms_known else d - 1
     return _Sizes(per_sample, _whole("num_outputs", num_outputs, 1), _whole("known_samples", known_samples, 0))
 
 

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, final
 import torch
 
 from exhume.attacks.checkpoint import Checkpoint, fingerprint
-from exhume.certificate import certify
+from exhume.certificate import Certificate, certify
 from exhume.errors import InputError
 from exhume.features import CountedFeatures
+from exhume.law import count
 from exhume.randomness import generator_for, seed_for
 from exhume.reconstruction import Reconstruction, Stop
 from exhume.span import Span
@@ -64,6 +65,8 @@ class Proposal:
         norms_determined: whether the samples' norms mean anything.
         norms_solved: whether the equation itself was solved for them, so that they have error bars too.
         displacement: the displacement that the samples solve for, if it is a corrected one.
+        coefficients, certificate: from attacks that solve another equation than that of the last layer; others leave
+            them to the judge.
         drift_floor: relative residual that the estimated drift of the features alone would leave.
         drift_errors: for every sample the error that drift may have left in it.
         evidence: numbers behind the choices that were made, such as the number of samples.
@@ -77,6 +80,8 @@ class Proposal:
     norms_solved: bool = False
     labels: torch.Tensor | None = None
     displacement: torch.Tensor | None = None
+    coefficients: torch.Tensor | None = None
+    certificate: Certificate | None = None
     drift_floor: float | None = None
     drift_errors: tuple[float, ...] = ()
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -124,8 +129,14 @@ class Attack(ABC):
             raise InputError(f"the budget of passes must be positive, got {max_passes}")
         count = self._number_sought(target, num_samples)
         if count is not None:
-            _check_equations(target, count, allow_underdetermined)
-        settings = {"method": self.name, "options": asdict(self), "num_samples": count, "seed": seed}
+            self._check_equations(target, count, allow_underdetermined)
+        settings = {
+            "method": self.name,
+            "options": asdict(self),
+            "num_samples": count,
+            "seed": seed,
+            "knowledge": target.knowledge.to_json(),
+        }
         problem = Problem(
             features=CountedFeatures.open(target.features, count or 1),
             target=target,
@@ -143,28 +154,15 @@ class Attack(ABC):
         target = problem.target
         started = time.perf_counter()
         proposal = self.run(problem)
-        found = proposal.samples.shape[0]
-        problem.features.ledger.unit_rows = found
-        theta = target.displacement if proposal.displacement is None else proposal.displacement
-        span = Span(problem.features.with_dtype(proposal.samples.dtype), theta)
-        point = span.at(proposal.samples)
-        certificate = certify(
-            span,
-            point,
-            unknowns=count_unknowns(target, found),
-            trusted=proposal.stop.trusted,
-            why_not=proposal.stop.sentence,
-            norm_is_open=not proposal.norms_solved,
-            credible_error=proposal.stop.credible_error,
-            drift_floor=proposal.drift_floor,
-            drift_errors=proposal.drift_errors,
-            precision=torch.finfo(target.displacement.dtype).eps,
-            seed=seed_for(seed, "certificate"),
-        )
+        problem.features.ledger.unit_rows = proposal.samples.shape[0]
+        coefficients, certificate = proposal.coefficients, proposal.certificate
+        if certificate is None:
+            coefficients, certificate = self._judge(problem, proposal, seed)
+        assert coefficients is not None
         return Reconstruction(
             samples=proposal.samples,
             labels=proposal.labels,
-            coefficients=point.coefficients,
+            coefficients=coefficients,
             certificate=certificate,
             target=target.fingerprint,
             method=self.name,
@@ -182,8 +180,42 @@ class Attack(ABC):
             notes=(*proposal.notes, *_UNKNOWN_HEAD) if target.knowledge.initial_head == "unknown" else proposal.notes,
         )
 
+    def _judge(self, problem: Problem, proposal: Proposal, seed: int) -> tuple[torch.Tensor, Certificate]:
+        """Coefficients and certificate of samples by the span equation of the last layer."""
+        target = problem.target
+        theta = target.displacement if proposal.displacement is None else proposal.displacement
+        span = Span(problem.features.with_dtype(proposal.samples.dtype), theta)
+        point = span.at(proposal.samples)
+        certificate = certify(
+            span,
+            point,
+            unknowns=self.counts(target, proposal.samples.shape[0])[1],
+            trusted=proposal.stop.trusted,
+            why_not=proposal.stop.sentence,
+            norm_is_open=not proposal.norms_solved,
+            credible_error=proposal.stop.credible_error,
+            drift_floor=proposal.drift_floor,
+            drift_errors=proposal.drift_errors,
+            precision=torch.finfo(target.displacement.dtype).eps,
+            seed=seed_for(seed, "certificate"),
+        )
+        return point.coefficients, certificate
+
+    def counts(self, target: Target, num_samples: int) -> tuple[int, int]:
+        """Equations and unknowns of so many samples: of the last layer, unless the attack solves another equation."""
+        return counted(target, num_samples)
+
+    def _check_equations(self, target: Target, count: int, allow_underdetermined: bool) -> None:
+        equations, unknowns = self.counts(target, count)
+        if equations <= unknowns and not allow_underdetermined:
+            raise InputError(
+                f"{equations} equations cannot determine {unknowns} unknowns "
+                f"({count} samples of dimension {target.features.input_dim}); "
+                "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
+            )
+
     def _number_sought(self, target: Target, num_samples: int | None) -> int | None:
-        count = num_samples if num_samples is not None else target.knowledge.num_samples
+        count = num_samples if num_samples is not None else target.knowledge.count
         if count is None and not self.estimates_samples:
             raise InputError(
                 f"{self.name} must be told how many samples to look for: pass num_samples (--num-samples), "
@@ -194,17 +226,14 @@ class Attack(ABC):
         return count
 
 
-def count_unknowns(target: Target, num_samples: int) -> int:
-    """Unknowns of so many samples and their coefficients."""
-    numbers = target.features.input_dim - (0 if target.features.symmetry.identifies_norm else 1)
-    return num_samples * (numbers + target.num_outputs)
-
-
-def _check_equations(target: Target, count: int, allow_underdetermined: bool) -> None:
-    unknowns = count_unknowns(target, count)
-    if target.num_parameters <= unknowns and not allow_underdetermined:
-        raise InputError(
-            f"{target.num_parameters} equations cannot determine {unknowns} unknowns "
-            f"({count} samples of dimension {target.features.input_dim}); "
-            "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
-        )
+def counted(target: Target, num_samples: int) -> tuple[int, int]:
+    """Equations and unknowns of so many samples and their coefficients, by what is known of them."""
+    known = target.knowledge
+    return count(
+        target.num_parameters,
+        target.features.input_dim,
+        num_samples,
+        target.num_outputs,
+        norms_open=target.features.symmetry.identifies_norm and known.norm is None,
+        known_samples=min(known.known_samples, num_samples),
+    )

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from exhume.attacks.base import Problem, ProgressEvent, count_unknowns
+from exhume.attacks.base import Problem, ProgressEvent, counted
 from exhume.attacks.direct import STEPS_PER_START as DIRECT_STEPS
 from exhume.attacks.direct import DirectSearch, DirectState
 from exhume.attacks.search import STEPS_PER_START, Outcome, Search, SearchState
@@ -41,7 +41,7 @@ class Monitor:
         self._searches += 1
         self.problem.features.ledger.unit_rows = count
         assert isinstance(span.features, RowFeatureMap)
-        activation, unknowns = span.features.activation, count_unknowns(self.problem.target, count)
+        activation, unknowns = span.features.activation, counted(self.problem.target, count)[1]
         search = Search(
             span,
             count,
@@ -63,7 +63,7 @@ class Monitor:
         search = DirectSearch(
             Span(features, self.problem.target.displacement, ridge=RIDGE),
             count,
-            unknowns=count_unknowns(self.problem.target, count),
+            unknowns=counted(self.problem.target, count)[1],
             free_norms=features.symmetry.identifies_norm,
             max_starts=max_starts,
             keep_going=self._keep_going,

@@ -7,7 +7,7 @@ import torch
 from exhume import activations
 from exhume.activations import Activation
 from exhume.attacks.ambiguities import reflection
-from exhume.attacks.base import Problem, count_unknowns
+from exhume.attacks.base import Problem, counted
 from exhume.features import RowFeatureMap
 from exhume.nuisance import Nuisance
 from exhume.span import Span
@@ -27,7 +27,7 @@ def working_span(problem: Problem, count: int, dtype: torch.dtype = torch.float3
     activation = features.activation
     left = problem.target.num_outputs * (features.num_features - features.input_dim)
     plain = features.has_offset  # act(V x + b) has no such symmetries to take out
-    enough = left > _EQUATIONS_LEFT * count_unknowns(problem.target, count)
+    enough = left > _EQUATIONS_LEFT * counted(problem.target, count)[1]
     linear = enough and activation.parity != "even" and not plain
     if linear and activation == activations.get("relu"):
         features = features.with_activation("abs")
