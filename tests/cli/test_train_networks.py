@@ -1,4 +1,4 @@
-"""`exhume train two-layer | resnet | vit`: what a person or a script sees."""
+"""`exhume train two-layer | mlp | resnet | vit`: what a person or a script sees."""
 
 import json
 
@@ -8,10 +8,11 @@ from exhume.files import read_tensors
 from exhume.runs import RunFolder
 from exhume.victims import checkpoint, descent
 
-PUBLIC_AND_SECRET = {"victim.json", "victim.safetensors", "secret.safetensors"}
+PUBLIC_AND_SECRET = {"victim.json", "victim.safetensors", "initial.safetensors", "secret.safetensors"}
 # One row a network: options that make it small, and what the report says of it.
 SMALL = {
     "two-layer": ((), {"width": 256, "num_outputs": 10, "num_samples": 10, "num_features": 256}),
+    "mlp": (("--width", 300), {"width": [300, 300], "num_outputs": 1, "num_samples": 4, "num_features": 300}),
     "resnet": (("--option", "blocks=1"), {"width": 20, "num_outputs": 1, "num_samples": 4, "num_features": 980}),
     "vit": (
         ("--samples", 3, "--width", 60, "--option", "depth=1", "--option", "token_std=0.2"),
@@ -41,7 +42,7 @@ def test_defaults_train_in_seconds_without_downloads_and_write_a_run(exhume_json
     assert target.num_parameters == value["num_features"] * value["num_outputs"]
     assert target.input_shape == (1, 8, 8)
     assert target.knowledge.num_samples == value["num_samples"]
-    assert target.knowledge.label_alphabet == ("signs" if name == "resnet" else "one-hot")
+    assert target.knowledge.label_alphabet == ("one-hot" if value["num_outputs"] == 10 else "signs")
     secret = folder.load_secret()
     assert secret.inputs.shape == (value["num_samples"], 64)
     public = (folder.path / "victim.json").read_text()
@@ -115,6 +116,7 @@ def test_interrupted_training_resumes_to_the_same_run(exhume_command, exhume_jso
     ("name", "classes", "samples", "outputs", "words"),
     [
         ("two-layer", 10, 10, 10, "over the whole subset"),
+        ("mlp", 2, 10, 1, "over the whole subset"),
         ("resnet", 2, 10, 1, "per channel"),
         ("vit", 5, 5, 10, "per channel"),
     ],

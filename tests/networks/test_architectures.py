@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from exhume.networks import ResNet, TwoLayer, VisionTransformer
+from exhume.networks import MLP, ResNet, TwoLayer, VisionTransformer
 
 
 def assert_variance(weights, expected):
@@ -23,6 +23,19 @@ def test_two_layer_variances_and_formula():
     expected = (rows @ network.first.weight.T).clamp(min=0) @ network.head.weight.T
     torch.testing.assert_close(network(rows), expected)
     assert [name for name, _ in network.named_parameters()] == ["first.weight", "head.weight"]
+
+
+def test_mlp_variances_and_formula():
+    network = MLP(50, (200, 300), 4, first_scale=0.1)
+    first, second = network.layers
+    assert_variance(first.weight, 0.1**2 / 50)
+    assert_variance(second.weight, 1 / 200)
+    assert_variance(network.head.weight, 1 / 300)
+    rows = torch.randn((3, 50), generator=torch.Generator().manual_seed(0))
+    expected = ((rows @ first.weight.T).relu() @ second.weight.T).relu() @ network.head.weight.T
+    torch.testing.assert_close(network(rows), expected)
+    torch.testing.assert_close(network(2 * rows), 2 * network(rows))
+    assert MLP(50, 7).hidden == (7, 7)
 
 
 def test_resnet_variances():

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from exhume.errors import InputError
-from exhume.networks import NETWORKS, ResNet, TwoLayer, VisionTransformer, build
+from exhume.networks import MLP, NETWORKS, ResNet, TwoLayer, VisionTransformer, build
 
 # One row a network: (class, arguments, features that the head reads).
 CASES = {
     "two-layer": (TwoLayer, {"input_dim": 12, "width": 20, "num_outputs": 3, "activation": "relu"}, 20),
     "two-layer-tanh": (TwoLayer, {"input_dim": 12, "width": 20, "num_outputs": 1, "activation": "tanh"}, 20),
+    "mlp": (MLP, {"input_dim": 12, "hidden": [9, 20], "num_outputs": 3, "first_scale": 0.5}, 20),
     "resnet": (ResNet, {"image_shape": (2, 8, 8), "channels": 3, "num_outputs": 2}, 147),
     "vit": (VisionTransformer, {"image_shape": (3, 8, 8), "width": 12, "num_outputs": 3, "zero_head": False}, 12),
 }
@@ -81,9 +82,9 @@ def test_inputs_of_another_size_are_refused(case):
 
 
 def test_registry_lists_every_network():
-    assert sorted(NETWORKS) == ["resnet", "two-layer", "vit"]
-    with pytest.raises(InputError, match="unknown network 'mlp'; valid: resnet, two-layer, vit"):
-        build("mlp", {})
+    assert sorted(NETWORKS) == ["mlp", "resnet", "two-layer", "vit"]
+    with pytest.raises(InputError, match="unknown network 'lstm'; valid: mlp, resnet, two-layer, vit"):
+        build("lstm", {})
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,9 @@ def test_registry_lists_every_network():
         ("two-layer", {"input_dim": 3}, "two-layer needs width"),
         ("two-layer", {"input_dim": 3, "width": "many"}, "width is 'many'; valid: a whole number"),
         ("two-layer", {"input_dim": 3, "width": 4, "activation": "swish"}, "unknown activation 'swish'"),
+        ("mlp", {"input_dim": 3, "hidden": []}, "hidden is empty; valid: at least one width"),
+        ("mlp", {"input_dim": 3, "hidden": [4, 0]}, "hidden is 0; valid: a whole number"),
+        ("mlp", {"input_dim": 3, "first_scale": 0}, "first_scale is 0; valid: a positive number"),
         ("resnet", {"image_shape": (3, 8, 9), "channels": 4}, r"image_shape is \(3, 8, 9\); valid: \(channels"),
         ("resnet", {"image_shape": (3, 4, 4), "channels": 4}, "side of at least 5"),
         ("resnet", {"image_shape": (3, 8, 8), "channels": 0}, "channels is 0"),

@@ -1,4 +1,4 @@
-"""`exhume train two-layer | resnet | vit`: train a network and write its run folder."""
+"""`exhume train two-layer | mlp | resnet | vit`: train a network and write its run folder."""
 
 from __future__ import annotations
 
@@ -84,6 +84,14 @@ KINDS = (
         "width",
         False,
         {"digits": {"samples": 10, "labels": "one-hot"}, "cifar10": {"classes": "all", "per_class": 1}},
+    ),
+    Kind(
+        "mlp",
+        "Train all layers of a perceptron without biases; the width is that of its two hidden layers, "
+        "and others are given as --option hidden=[300,200,100].",
+        "hidden",
+        False,
+        {"digits": {"samples": 4}, "cifar10": {"per_class": 5}},
     ),
     Kind(
         "resnet",

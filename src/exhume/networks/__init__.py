@@ -8,11 +8,12 @@ from typing import Any
 
 from exhume.errors import InputError, unknown_name
 from exhume.networks.base import Network
+from exhume.networks.mlp import MLP
 from exhume.networks.resnet import ResNet
 from exhume.networks.two_layer import TwoLayer
 from exhume.networks.vit import VisionTransformer
 
-NETWORKS: dict[str, type[Network]] = {network.name: network for network in (TwoLayer, ResNet, VisionTransformer)}
+NETWORKS: dict[str, type[Network]] = {network.name: network for network in (TwoLayer, MLP, ResNet, VisionTransformer)}
 
 
 def build(name: str, config: Mapping[str, Any], seed: int = 0) -> Network:
@@ -36,4 +37,4 @@ def build(name: str, config: Mapping[str, Any], seed: int = 0) -> Network:
     return NETWORKS[name](**config, seed=seed)
 
 
-__all__ = ["NETWORKS", "Network", "ResNet", "TwoLayer", "VisionTransformer", "build"]
+__all__ = ["MLP", "NETWORKS", "Network", "ResNet", "TwoLayer", "VisionTransformer", "build"]
