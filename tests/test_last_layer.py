@@ -154,3 +154,28 @@ def test_transposed_or_broken_initial_heads_are_refused_and_arrays_taken(module)
 def test_rounded_modules_have_a_fingerprint(module):
     public = make(module.bfloat16(), initial_head="zero")
     assert public.fingerprint == make(module, initial_head="zero").fingerprint
+
+
+@pytest.mark.parametrize("word", ["zero", "unknown"])
+def test_a_head_that_is_forgotten_stands_for_its_displacement(module, word):
+    public = make(module, initial_head=torch.randn(3, 64))
+    forgotten = public.assuming(initial_head=word)
+    assert torch.equal(forgotten.displacement, module[1].weight.detach())
+    assert forgotten.knowledge.initial_head == word
+    with pytest.raises(InputError, match="initial_head cannot be known"):
+        forgotten.assuming(initial_head="known")
+
+
+def test_initial_weights_of_the_body_can_be_hidden_but_not_made_up(module):
+    state = {name: torch.randn_like(weight) for name, weight in module.state_dict().items()}
+    public = make(module, initial_head=state)
+    assert public.knowledge.initial_body == "known"
+    assert public.assuming(initial_body="unknown").assuming(initial_body="known").knowledge == public.knowledge
+    with pytest.raises(InputError, match="initial_body cannot be known"):
+        make(module, initial_head="zero").assuming(initial_body="known")
+
+
+@pytest.mark.parametrize("name", ["samples", "subspace"])
+def test_known_rows_must_fit_the_inputs(module, name):
+    with pytest.raises(InputError, match=f"known {name} have 10 numbers a row, the model takes 36"):
+        make(module, initial_head="zero").assuming(**{name: torch.ones(2, 10)})

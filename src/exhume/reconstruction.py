@@ -78,6 +78,7 @@ class Reconstruction:
         method, seed, options: what was run.
         knowledge: what the attacker was assumed to know.
         stop: why it ended.
+        max_passes: the budget of feature passes that it was given; None if there was no limit.
         steps, passes, seconds: what it cost; a pass is one application of the features to all n rows.
         signs_determined, norms_determined: whether the attack claims signs and norms of the samples.
         evidence: numbers behind the attack's own choices, such as the number of samples.
@@ -103,6 +104,7 @@ class Reconstruction:
     history: dict[str, list[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     labels: torch.Tensor | None = None
+    max_passes: float | None = None
 
     def summary(self) -> str:
         """A few plain lines for people."""
@@ -131,6 +133,7 @@ class Reconstruction:
             "knowledge": self.knowledge.to_json(),
             "num_samples": int(self.samples.shape[0]),
             "stop": self.stop.value,
+            "max_passes": self.max_passes,
             "steps": self.steps,
             "passes": self.passes,
             "seconds": self.seconds,

@@ -69,6 +69,12 @@ class Target:
             raise InputError(
                 f"input shape {shape} has {torch.Size(shape).numel()} numbers, the model takes {features.input_dim}"
             )
+        for name in ("samples", "subspace"):
+            rows = getattr(self.knowledge, name)
+            if rows is not None and rows.shape[1] != features.input_dim:
+                raise InputError(
+                    f"known {name} have {rows.shape[1]} numbers a row, the model takes {features.input_dim}"
+                )
         if self.trained_head is not None and self.trained_head.shape != displacement.shape:
             raise InputError(
                 f"trained head of shape {tuple(self.trained_head.shape)} beside a displacement of "
@@ -167,7 +173,26 @@ class Target:
 
     def assuming(self, **known: Any) -> Target:
         """The same target with other knowledge."""
-        return replace(self, knowledge=self.knowledge.knowing(**known))
+        return self.with_knowledge(self.knowledge.knowing(**known))
+
+    def with_knowledge(self, knowledge: Knowledge) -> Target:
+        """The same target under other knowledge, of initial weights no more than it holds.
+
+        Where the head's initial weights are forgotten, or taken for zero, its trained ones stand for their displacement.
+        """
+        gained = knowledge.initial_body == "known" and self.knowledge.initial_body == "unknown"
+        if gained and not self._holds_initial_body:
+            raise InputError("initial_body cannot be known: this target holds no initial weights but the head's")
+        displacement = self.displacement
+        if knowledge.initial_head != self.knowledge.initial_head and self.trained_head is not None:
+            if knowledge.initial_head == "known":
+                raise InputError("initial_head cannot be known: this target holds the trained head alone")
+            displacement = self.trained_head
+        return replace(self, knowledge=knowledge, displacement=displacement)
+
+    @property
+    def _holds_initial_body(self) -> bool:
+        return self.model is not None and any(not self.model.in_head(name) for name in self.model.initial)
 
     def save(self, folder: Path) -> None:
         """Writes what a thief would hold: `victim.safetensors`, `victim.json` and a network's `initial.safetensors`."""

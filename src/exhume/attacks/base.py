@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -170,6 +171,7 @@ class Attack(ABC):
             options=asdict(self),
             knowledge=target.knowledge,
             stop=proposal.stop,
+            max_passes=problem.max_passes if math.isfinite(problem.max_passes) else None,
             steps=proposal.steps,
             passes=problem.features.ledger.passes,
             seconds=time.perf_counter() - started,
