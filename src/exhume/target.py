@@ -178,7 +178,7 @@ class Target:
     def with_knowledge(self, knowledge: Knowledge) -> Target:
         """The same target under other knowledge, of initial weights no more than it holds.
 
-        Where the head's initial weights are forgotten, or taken for zero, its trained ones stand for their displacement.
+        Where the head's initial weights are forgotten, or taken for zero, the trained ones stand for the displacement.
         """
         gained = knowledge.initial_body == "known" and self.knowledge.initial_body == "unknown"
         if gained and not self._holds_initial_body:
