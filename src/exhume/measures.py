@@ -72,6 +72,14 @@ def match(truth: Tensor, rows: Tensor, *, up_to_sign: bool) -> Matching:
     return Matching(indices, columns, (x - x_hat).norm(dim=1) / norms, (x + x_hat).norm(dim=1) / norms)
 
 
+def unlike(truth: Tensor, known: Tensor, within: float) -> Tensor:
+    """Indices of the true samples that no known row, matched one to one with its sign, comes so near to."""
+    pairs = match(truth, known, up_to_sign=False)
+    left = torch.ones(len(truth), dtype=torch.bool)
+    left[pairs.truth_indices[pairs.errors < within]] = False
+    return left.nonzero().squeeze(1)
+
+
 def random_directions(truth: Tensor, seed: int) -> Tensor:
     """As many Gaussian directions as true samples, with their mean norm."""
     drawn = torch.randn(truth.shape, dtype=truth.dtype, generator=generator_for(seed, "random baseline"))  # (n, d)

@@ -11,6 +11,7 @@ import torch
 
 from exhume import files
 from exhume.errors import FileError
+from exhume.reconstruction import Reconstruction
 from exhume.target import Target
 
 _SECRET = "secret.safetensors"
@@ -75,6 +76,21 @@ class RunFolder:
         except (KeyError, ValueError) as error:
             raise FileError(f"{self.path / _SECRET} does not hold a whole data set: {error!r}") from error
 
+    @property
+    def holds_secret(self) -> bool:
+        """Whether the truth is there; it is not opened."""
+        return (self.path / _SECRET).exists()
+
+    def save_result(self, result: Reconstruction) -> None:
+        """Saves a result and then drops what it replaces: the checkpoint, and the score of an earlier result."""
+        result.save(self.attack(result.method))
+        for stale in (self.checkpoint(result.method), *self.judgements(result.method)):
+            stale.unlink(missing_ok=True)
+
+    def load_result(self, method: str) -> Reconstruction:
+        """Reads the result of an attack."""
+        return Reconstruction.load(self.attack(method))
+
     def attack(self, method: str) -> Path:
         """The subfolder of an attack."""
         return self.path / method
@@ -86,6 +102,11 @@ class RunFolder:
     def judgements(self, method: str) -> tuple[Path, Path]:
         """The score and the gallery of an attack."""
         return self.attack(method) / "score.json", self.attack(method) / "gallery.png"
+
+    @property
+    def comparison(self) -> tuple[Path, Path]:
+        """The table and the gallery of a comparison of attacks."""
+        return self.path / "compare.json", self.path / "compare.png"
 
     def finished(self) -> list[str]:
         """The methods with a result, the newest first."""

@@ -7,7 +7,7 @@ never per coordinate.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -50,7 +50,7 @@ class Score:
     """How good a reconstruction is.
 
     Attributes:
-        num_samples, num_rows: n true samples, m rows of the reconstruction.
+        num_samples, num_rows: n true samples that were looked for, m rows of the reconstruction.
         compared: "vectors", or "directions" if the norms of the reconstruction mean nothing.
         error: mean over the true samples under the best matching that forgives no sign.
         error_up_to_sign: rho of Eq. (12), with one sign per sample forgiven, under the matching best for that.
@@ -65,6 +65,7 @@ class Score:
         orthogonal_residual: r(Phi_hat) of Eq. (167); None without features.
         label_accuracy: share of matched rows with the right label, if labels are +-1, one-hot or whole numbers.
         label_error: median absolute error of other labels.
+        known: true samples that the attacker held already; they are not among the n.
     """
 
     num_samples: int
@@ -85,6 +86,7 @@ class Score:
     orthogonal_residual: float | None = None
     label_accuracy: float | None = None
     label_error: float | None = None
+    known: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
@@ -100,6 +102,8 @@ class Score:
             f"({self.compared} compared, error below {RECOVERED_BELOW})",
             f"  error {self.error:.3g}, up to sign {self.error_up_to_sign:.3g} ({chance})",
         ]
+        if self.known:
+            lines.append(f"  {len(self.known)} more were known and are not counted")
         if self.num_rows != n:
             extras = f"{len(self.duplicates)} duplicates, {len(self.strays)} strays"
             lines.append(f"  {self.num_rows} rows for {n} samples: {self.missing} missing, {extras}")
@@ -123,13 +127,14 @@ def score(
     features: RowMap | None = None,
     seed: int = 0,
 ) -> Score:
-    """Judge an attack's result: `score_samples`, with what the result itself says of its signs, norms and labels."""
+    """Judge an attack's result: `score_samples`, with what the result says of its signs, norms, labels and knowledge."""
     return score_samples(
         result.samples,
         truth,
         signs_known=getattr(result, "signs_determined", True),
         norms_known=getattr(result, "norms_determined", True),
         non_members=non_members,
+        known=getattr(getattr(result, "knowledge", None), "samples", None),
         labels=getattr(result, "labels", None),
         true_labels=true_labels,
         to_pictures=to_pictures,
@@ -145,6 +150,7 @@ def score_samples(
     signs_known: bool = True,
     norms_known: bool = True,
     non_members: Array | None = None,
+    known: Array | None = None,
     labels: Array | None = None,
     true_labels: Array | None = None,
     to_pictures: RowMap | None = None,
@@ -160,6 +166,7 @@ def score_samples(
         norms_known: whether it claims its norms. If not, both sides are put on the sphere of radius sqrt(d) before
             they are compared, and pictures get the norm of the true sample.
         non_members: (q, d) samples of the same kind that were not trained on, for a baseline.
+        known: (q, d) samples that the attacker held: those of the truth are not looked for.
         labels, true_labels: (m,) or (m, k), and (n,) or (n, k).
         to_pictures: from rows (b, d) to pictures (b, C, H, W) in [0, 1]; gives PSNR and SSIM.
         features: from inputs (b, d) to features (b, p); gives the residual of Eq. (167).
@@ -168,12 +175,15 @@ def score_samples(
     true_rows = _truth(truth)  # (n, d)
     rows = _rows("samples", samples, true_rows)  # (m, d)
     place = (lambda vectors: vectors) if norms_known else measures.on_sphere
-    x, x_hat = place(true_rows), place(rows)
+    everything, x_hat = place(true_rows), place(rows)
+    left = _unknown(everything, None if known is None else place(_rows("known", known, true_rows)))
+    x = everything[left]
     signed = measures.match(x, x_hat, up_to_sign=False)
     loose = measures.match(x, x_hat, up_to_sign=True)
+    loose = replace(loose, truth_indices=left[loose.truth_indices])
     psnr, ssim = _picture_scores(to_pictures, rows, true_rows, loose, signs_known, norms_known)
-    duplicates, strays = _extras(x, x_hat, loose)
-    accuracy, label_error = _label_scores(labels, true_labels, loose, len(x), len(x_hat))
+    duplicates, strays = _extras(everything, x_hat, loose)
+    accuracy, label_error = _label_scores(labels, true_labels, loose, len(everything), len(x_hat))
     return Score(
         num_samples=len(x),
         num_rows=len(x_hat),
@@ -190,9 +200,10 @@ def score_samples(
         baseline_non_members=None if non_members is None else _baseline(x, place(_rows("non_members", non_members, x))),
         psnr=sum(psnr) / len(psnr) if psnr else None,
         ssim=sum(ssim) / len(ssim) if ssim else None,
-        orthogonal_residual=_residual(features, samples, truth) if features is not None else None,
+        orthogonal_residual=_residual(features, samples, torch.as_tensor(truth)[left]) if features else None,
         label_accuracy=accuracy,
         label_error=label_error,
+        known=tuple(sorted(set(range(len(everything))) - set(left.tolist()))),
     )
 
 
@@ -218,6 +229,16 @@ def _truth(values: Array) -> Tensor:
     if bool(zero.any()):
         raise InputError(f"row {int(zero.nonzero()[0])} of truth is zero; valid: rows with a positive norm")
     return rows
+
+
+def _unknown(truth: Tensor, known: Tensor | None) -> Tensor:
+    """Indices of the true samples that the attacker did not hold already; there is one at least."""
+    if known is None:
+        return torch.arange(len(truth))
+    left = measures.unlike(truth, known, RECOVERED_BELOW)
+    if not len(left):
+        raise InputError(f"all {len(truth)} true samples were known; valid: at least one that was not")
+    return left
 
 
 def _mean(errors: Tensor, count: int) -> float:

@@ -6,7 +6,7 @@ import pytest
 
 from exhume.files import read_tensors
 from exhume.runs import RunFolder
-from exhume.victims import checkpoint, descent
+from exhume.training import checkpoint, descent
 
 PUBLIC_AND_SECRET = {"victim.json", "victim.safetensors", "initial.safetensors", "secret.safetensors"}
 # One row a network: options that make it small, and what the report says of it.

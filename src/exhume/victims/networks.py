@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exhume.knowledge import Knowledge
 from exhume.target import Target
-from exhume.victims.descent import Training
+from exhume.training.descent import Training
 
 
 def target(training: Training, *, input_shape: tuple[int, ...] = (), knowledge: Knowledge | None = None) -> Target:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from exhume.errors import InputError
-from exhume.victims import losses
+from exhume.training import losses
 
 SIGNS = torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0])
 ONE_HOT = torch.eye(3)[[0, 2, 1, 1, 0]]

@@ -12,12 +12,12 @@ from torch import Tensor
 from exhume.errors import InputError
 from exhume.networks import Network, TwoLayer
 from exhume.threads import threads_for
-from exhume.victims import losses
-from exhume.victims.checkpoint import TrainingCheckpoint, fingerprint
-from exhume.victims.loop import DivergedError, Place, Plan, Progress, follow, stable_step
-from exhume.victims.losses import Loss
-from exhume.victims.trajectory import PlainTrajectory, Trajectory
-from exhume.victims.two_layer_gram import GramTrajectory
+from exhume.training import losses
+from exhume.training.checkpoint import TrainingCheckpoint, fingerprint
+from exhume.training.loop import DivergedError, Place, Plan, Progress, follow, stable_step
+from exhume.training.losses import Loss
+from exhume.training.trajectory import PlainTrajectory, Trajectory
+from exhume.training.two_layer_gram import GramTrajectory
 
 # Default tolerances: of the loss (that of the public code of the paper's authors), and of weights under decay.
 _FITTED = 1e-7

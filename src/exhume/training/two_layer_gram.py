@@ -19,7 +19,7 @@ from torch import Tensor
 
 from exhume import activations
 from exhume.networks import TwoLayer
-from exhume.victims.losses import Loss
+from exhume.training.losses import Loss
 
 # Neurons are worked on in blocks of about so many preactivations: half a megabyte each in float32, so that the five
 # or so arrays that a step touches stay in a core's cache. At h = 122,880 and n = 100 this is 1.7 times as fast as

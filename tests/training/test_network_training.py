@@ -8,9 +8,9 @@ import torch
 from exhume import data
 from exhume.errors import FileError, InputError
 from exhume.networks import ResNet, TwoLayer, VisionTransformer
-from exhume.victims import checkpoint as checkpoints
-from exhume.victims import losses
-from exhume.victims.descent import train
+from exhume.training import checkpoint as checkpoints
+from exhume.training import losses
+from exhume.training.descent import train
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_divergence_names_the_step_size_and_the_way_out(digits, name):
 
 
 def test_stable_run_whose_curvature_grows_starts_again_with_half_the_step(digits, monkeypatch):
-    monkeypatch.setattr("exhume.victims.descent.stable_step", lambda *_: 50.0)
+    monkeypatch.setattr("exhume.training.descent.stable_step", lambda *_: 50.0)
     training = train(NETWORKS["resnet"](), digits.inputs, digits.labels, stable=True)
     assert training.converged
     assert training.step_size in [50.0 / 2**times for times in range(1, 20)]

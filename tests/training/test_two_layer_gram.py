@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from exhume.networks import TwoLayer
-from exhume.victims import losses, two_layer_gram
-from exhume.victims.trajectory import PlainTrajectory
-from exhume.victims.two_layer_gram import GramTrajectory
+from exhume.training import losses, two_layer_gram
+from exhume.training.trajectory import PlainTrajectory
+from exhume.training.two_layer_gram import GramTrajectory
 
 STEPS = 300
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from exhume.randomness import generator_for
-from exhume.victims.checkpoint import TrainingCheckpoint
-from exhume.victims.losses import Loss
-from exhume.victims.trajectory import Trajectory
+from exhume.training.checkpoint import TrainingCheckpoint
+from exhume.training.losses import Loss
+from exhume.training.trajectory import Trajectory
 
 Progress = Callable[[int, int, float], None]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from exhume.networks import Network
-from exhume.victims.losses import Loss
+from exhume.training.losses import Loss
 
 
 class Trajectory(Protocol):
