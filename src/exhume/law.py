@@ -18,6 +18,7 @@ from typing import Any
 from exhume import activations
 from exhume.activations import Activation
 from exhume.errors import InputError
+from exhume.width_bound import sufficient_width as sufficient_width
 
 # Equations per unknown from which exhume's exact attack is expected to succeed, with room to spare: on sphere data
 # (d = 30, n = 20, relu) it recovered every seed from 1.75 on and half of them at 1.5 (python -m benches success_curve),
