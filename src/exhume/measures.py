@@ -72,11 +72,13 @@ def match(truth: Tensor, rows: Tensor, *, up_to_sign: bool) -> Matching:
     return Matching(indices, columns, (x - x_hat).norm(dim=1) / norms, (x + x_hat).norm(dim=1) / norms)
 
 
-def unlike(truth: Tensor, known: Tensor, within: float) -> Tensor:
-    """Indices of the true samples that no known row, matched one to one with its sign, comes so near to."""
+def left_to_find(truth: Tensor, known: Tensor, within: float) -> Tensor:
+    """Indices of the true samples that no known row, matched one to one and with its sign, comes so near to."""
     pairs = match(truth, known, up_to_sign=False)
     left = torch.ones(len(truth), dtype=torch.bool)
     left[pairs.truth_indices[pairs.errors < within]] = False
+    if not bool(left.any()):
+        raise InputError(f"all {len(truth)} true samples were known; valid: at least one that was not")
     return left.nonzero().squeeze(1)
 
 

@@ -127,7 +127,7 @@ def score(
     features: RowMap | None = None,
     seed: int = 0,
 ) -> Score:
-    """Judge an attack's result: `score_samples`, with what the result says of its signs, norms, labels and knowledge."""
+    """Judge an attack's result: `score_samples`, with what it says of its own signs, norms, labels and knowledge."""
     return score_samples(
         result.samples,
         truth,
@@ -176,10 +176,10 @@ def score_samples(
     rows = _rows("samples", samples, true_rows)  # (m, d)
     place = (lambda vectors: vectors) if norms_known else measures.on_sphere
     everything, x_hat = place(true_rows), place(rows)
-    left = _unknown(everything, None if known is None else place(_rows("known", known, true_rows)))
+    held = true_rows[:0] if known is None else _rows("known", known, true_rows)
+    left = measures.left_to_find(everything, place(held), RECOVERED_BELOW)
     x = everything[left]
-    signed = measures.match(x, x_hat, up_to_sign=False)
-    loose = measures.match(x, x_hat, up_to_sign=True)
+    signed, loose = (measures.match(x, x_hat, up_to_sign=forgiving) for forgiving in (False, True))
     loose = replace(loose, truth_indices=left[loose.truth_indices])
     psnr, ssim = _picture_scores(to_pictures, rows, true_rows, loose, signs_known, norms_known)
     duplicates, strays = _extras(everything, x_hat, loose)
@@ -229,16 +229,6 @@ def _truth(values: Array) -> Tensor:
     if bool(zero.any()):
         raise InputError(f"row {int(zero.nonzero()[0])} of truth is zero; valid: rows with a positive norm")
     return rows
-
-
-def _unknown(truth: Tensor, known: Tensor | None) -> Tensor:
-    """Indices of the true samples that the attacker did not hold already; there is one at least."""
-    if known is None:
-        return torch.arange(len(truth))
-    left = measures.unlike(truth, known, RECOVERED_BELOW)
-    if not len(left):
-        raise InputError(f"all {len(truth)} true samples were known; valid: at least one that was not")
-    return left
 
 
 def _mean(errors: Tensor, count: int) -> float:

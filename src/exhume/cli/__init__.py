@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from exhume.cli import attack, data, demo, law, score, train, train_networks
+from exhume.cli import attack, compare, data, demo, law, score, train, train_networks
 from exhume.errors import ExhumeError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ for kind in train_networks.KINDS:
 app.add_typer(train.app, name="train")
 app.command("attack")(attack.attack)
 app.command("score")(score.score)
+app.command("compare")(compare.compare)
 
 
 def main() -> None:

@@ -8,31 +8,39 @@ from typing import Annotated, Any
 import typer
 
 from exhume import attacks
+from exhume.attacks import Attack
 from exhume.certificate import FAILED
-from exhume.cli.options import parse_pairs, whole
+from exhume.cli.knowing import Forget, Know, NumSamples, assume
+from exhume.cli.options import parse_pairs
 from exhume.cli.render import Json, progress_of, show
 from exhume.reconstruction import Reconstruction
 from exhume.runs import RunFolder
+from exhume.target import Target
+
+Seed = Annotated[int, typer.Option(help="Seed of the attack's own randomness.")]
+BudgetPasses = Annotated[float, typer.Option(help="Stop after this many feature passes.")]
+AllowUnderdetermined = Annotated[
+    bool, typer.Option("--allow-underdetermined", help="Go on with fewer equations than unknowns.")
+]
+MemoryBudget = Annotated[str, typer.Option(help="Memory for the random features matrix.")]
+Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")]
 
 
 def attack(
     run: Annotated[Path, typer.Argument(help="Run folder made by `exhume train`.")],
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(sorted(attacks.ATTACKS))}.")] = attacks.DEFAULT,
-    num_samples: Annotated[
-        str | None,
-        typer.Option(help="How many samples to look for, or auto to estimate it; by default what victim.json says."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the attack's own randomness.")] = 0,
-    budget_passes: Annotated[float, typer.Option(help="Stop after this many feature passes.")] = float("inf"),
+    num_samples: NumSamples = None,
+    know: Know = None,
+    forget: Forget = None,
+    seed: Seed = 0,
+    budget_passes: BudgetPasses = float("inf"),
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted attack.")] = False,
-    allow_underdetermined: Annotated[
-        bool, typer.Option("--allow-underdetermined", help="Go on with fewer equations than unknowns.")
-    ] = False,
+    allow_underdetermined: AllowUnderdetermined = False,
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the method, as name=value; may be repeated.")
     ] = None,
-    memory_budget: Annotated[str, typer.Option(help="Memory for the random features matrix.")] = "4GB",
-    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")] = "cpu",
+    memory_budget: MemoryBudget = "4GB",
+    device: Device = "cpu",
     json: Json = False,
 ) -> None:
     """Reconstruct the training data from the weights alone; the truth is not opened.
@@ -43,32 +51,27 @@ def attack(
     """
     folder = RunFolder(run)
     chosen = attacks.build(method, parse_pairs(option))
-    target = folder.load_target(memory_budget=memory_budget, device=device)
-    count = None if num_samples in (None, "auto") else whole(str(num_samples))
-    if num_samples == "auto":
-        target = target.assuming(num_samples=None)
-    with progress_of(method) as report:
-        result = chosen(
-            target,
-            num_samples=count,
-            seed=seed,
-            max_passes=budget_passes,
-            allow_underdetermined=allow_underdetermined,
-            checkpoint=folder.checkpoint(method),
-            resume=resume,
-            progress=report,
-        )
-    finish(folder, result)
+    target = assume(folder.load_target(memory_budget=memory_budget, device=device), know, forget, num_samples)
+    result = run_attack(
+        folder,
+        chosen,
+        target,
+        seed=seed,
+        max_passes=budget_passes,
+        allow_underdetermined=allow_underdetermined,
+        resume=resume,
+    )
     show(result.summary(), {"folder": str(folder.attack(method)), **_brief(result)}, json)
     if not result.stop.trusted or result.certificate.verdict == FAILED:
         raise typer.Exit(1)
 
 
-def finish(folder: RunFolder, result: Reconstruction) -> None:
-    """Saves the result and then drops what it replaces: the checkpoint, and the score of an earlier result."""
-    result.save(folder.attack(result.method))
-    for stale in (folder.checkpoint(result.method), *folder.judgements(result.method)):
-        stale.unlink(missing_ok=True)
+def run_attack(folder: RunFolder, chosen: Attack, target: Target, **settings: Any) -> Reconstruction:
+    """Runs an attack with its progress shown and its checkpoint in the run folder, and saves the result there."""
+    with progress_of(chosen.name) as report:
+        result = chosen(target, checkpoint=folder.checkpoint(chosen.name), progress=report, **settings)
+    folder.save_result(result)
+    return result
 
 
 def _brief(result: Reconstruction) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from exhume import attacks, data, files
-from exhume.cli.attack import finish
-from exhume.cli.render import Json, progress_of, show
+from exhume.cli.attack import run_attack
+from exhume.cli.render import Json, show
 from exhume.cli.score import score_run
 from exhume.cli.train import write_run
 from exhume.law import forecast
@@ -36,9 +36,7 @@ def demo(
     victim = RandomFeatures(num_features=width, seed=seed).fit(training.inputs, training.labels)
     folder = RunFolder(out)
     write_run(folder, victim, training)
-    with progress_of("attack") as report:
-        result = attacks.reconstruct(folder.load_target(), method=attacks.DEFAULT, seed=seed, progress=report)
-    finish(folder, result)
+    result = run_attack(folder, attacks.build(attacks.DEFAULT), folder.load_target(), seed=seed)
     value, scored = score_run(folder, result.method)
     law = forecast(width, training.input_dim, training.num_samples)
     gallery = out / "gallery.png"

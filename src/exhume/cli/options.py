@@ -12,14 +12,20 @@ def parse_pairs(pairs: list[str] | None) -> dict[str, Any]:
     """{"max_steps": 5000} from ["max-steps=5000"]; a value that is not JSON stays a string."""
     options: dict[str, Any] = {}
     for pair in pairs or []:
-        name, separator, text = pair.partition("=")
-        if not separator:
-            raise InputError(f"option {pair!r} is not of the form name=value")
+        name, text = split_pair(pair)
         try:
             options[name.replace("-", "_")] = json.loads(text)
         except ValueError:
             options[name.replace("-", "_")] = text
     return options
+
+
+def split_pair(pair: str) -> tuple[str, str]:
+    """("max-steps", "5000") from "max-steps=5000"."""
+    name, separator, text = pair.partition("=")
+    if not separator:
+        raise InputError(f"option {pair!r} is not of the form name=value")
+    return name, text
 
 
 def whole(text: str) -> int:

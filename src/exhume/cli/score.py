@@ -11,11 +11,12 @@ import typer
 from exhume import files, scoring
 from exhume.cli.render import Json, show
 from exhume.data import PictureFormat
-from exhume.errors import FileError
-from exhume.gallery import save_gallery
+from exhume.errors import FileError, InputError
+from exhume.gallery import as_shown, save_gallery
 from exhume.reconstruction import Reconstruction
 from exhume.runs import RunFolder, Secret
 from exhume.scoring import Score
+from exhume.target import Target
 
 
 def score(
@@ -35,46 +36,59 @@ def score(
 
 def score_run(folder: RunFolder, method: str, memory_budget: str = "4GB") -> tuple[dict[str, Any], str]:
     """Scores one attack of a run folder; returns the JSON value and the text."""
-    place = folder.attack(method)
-    result, secret = Reconstruction.load(place), folder.load_secret()
-    picture = PictureFormat.from_json(secret.picture) if secret.picture else None
-    target = folder.load_target(memory_budget=memory_budget)
-    if result.target != target.fingerprint:
+    result, target = folder.load_result(method), folder.load_target(memory_budget=memory_budget)
+    judged, value = judge(folder, result, target, folder.load_secret())
+    text = f"{method} on {folder.path}: {judged.summary()}"
+    gallery = folder.judgements(method)[1]
+    return value, f"{text}\n  pictures: {gallery}" if gallery.exists() else text
+
+
+def judge(folder: RunFolder, result: Reconstruction, target: Target, secret: Secret) -> tuple[Score, dict[str, Any]]:
+    """Scores a result against the truth and writes score.json, and gallery.png for pictures; the second is the JSON."""
+    if not _belongs_to(result, target):
+        place = folder.attack(result.method)
         raise FileError(f"{place} holds a result for other weights than {folder.path} does now; attack it again")
-    score_file, gallery = folder.judgements(method)
+    picture, features = picture_of(secret), target.features
     judged = scoring.score(
         result,
         secret.inputs,
         non_members=secret.non_members if len(secret.non_members) else None,
         true_labels=secret.labels,
         to_pictures=picture.to_pictures if picture else None,
-        features=target.features.forward,
+        features=lambda inputs: features.forward(inputs.to(features.device)),
     )
-    value = {"method": method, "verdict": result.certificate.verdict, "passes": result.passes, **judged.to_json()}
+    value = {
+        "method": result.method,
+        "verdict": result.certificate.verdict,
+        "passes": result.passes,
+        **judged.to_json(),
+    }
+    score_file, gallery = folder.judgements(result.method)
     files.write_json(score_file, value)
-    text = f"{method} on {folder.path}: {judged.summary()}"
     if picture is not None:
-        draw(gallery, judged, result, secret, picture)
-        text += f"\n  pictures: {gallery}"
-    return value, text
+        _draw(gallery, judged, result, secret.inputs, picture)
+    return judged, value
 
 
-def draw(path: Path, judged: Score, result: Reconstruction, secret: Secret, picture: PictureFormat) -> None:
-    """Draws the matched pairs; signs and norms that the attack leaves open are taken from the truth."""
-    truth = secret.inputs[[match.truth_index for match in judged.matches]]
-    rows = result.samples[[match.row for match in judged.matches]].to(truth)
-    if not result.norms_determined:
-        rows = rows * (truth.norm(dim=1) / rows.norm(dim=1))[:, None]
-    errors = [match.error for match in judged.matches]
-    borrowed = [] if result.norms_determined else ["norms"]
-    if not result.signs_determined:
-        flipped = torch.tensor([match.flipped for match in judged.matches])
-        rows = torch.where(flipped[:, None], -rows, rows)
-        errors = [match.error_up_to_sign for match in judged.matches]
-        borrowed.append("signs")
+def picture_of(secret: Secret) -> PictureFormat | None:
+    """How the samples of a run are drawn; None for plain vectors."""
+    return PictureFormat.from_json(secret.picture) if secret.picture else None
+
+
+def _belongs_to(result: Reconstruction, target: Target) -> bool:
+    """Whether a result is one of this target under the knowledge of that attack."""
+    try:
+        return result.target == target.with_knowledge(result.knowledge).fingerprint
+    except InputError:
+        return False
+
+
+def _draw(path: Path, judged: Score, result: Reconstruction, truth: torch.Tensor, picture: PictureFormat) -> None:
+    """Draws the matched pairs."""
+    shown = as_shown(result, judged, truth)
     title = f"{result.method}: {judged.recovered} of {judged.num_samples} recovered"
     if not result.signs_determined:
         title = f"{result.method}: {judged.recovered_up_to_sign} of {judged.num_samples} recovered up to sign"
     title += " (true above, recovered below with its error"
-    title += f"; {' and '.join(borrowed)} drawn as in the truth)" if borrowed else ")"
-    save_gallery(path, truth, rows, errors, picture.to_pictures, title=title)
+    title += f"; {' and '.join(shown.borrowed)} drawn as in the truth)" if shown.borrowed else ")"
+    save_gallery(path, truth[list(shown.indices)], shown.rows, shown.errors, picture.to_pictures, title=title)
