@@ -14,7 +14,7 @@ from exhume.runs import RunFolder
 from exhume.scoring import Score
 from exhume.target import Target
 
-# The similarity from which a picture counts as well recovered in the literature on these attacks.
+# The similarity above which a recovered picture counts as good.
 GOOD_SSIM = 0.4
 _NOTHING = "-"
 
