@@ -21,12 +21,12 @@ import torch
 from exhume import activations
 from exhume.activations import Activation
 from exhume.errors import InputError
-from exhume.witness import Witness, best_witness
+from exhume.witness import Numbers, Witness, best_witness
 
 # sup |act| and sup |act'|
 _BOUNDS = {"erf": (1.0, 2.0 / math.sqrt(math.pi)), "sigmoid": (1.0, 0.25), "tanh": (1.0, 1.0)}
 _DEGREES = (3, 7, 15, 31, 63, 127)  # of the witnesses tried
-_CLIPS = np.geomspace(2.0, 2e6, 90)[:, None]  # T, at which a witness is clipped
+_CLIPS = np.geomspace(2.0, 2e6, 70)[:, None]  # T, at which a witness is clipped
 _SHARES = np.geomspace(1e-3, 0.2, 20)  # of sqrt(kappa): one for the net, one for the candidate's own residual
 # While p rows in the subspace have norm at most 2 sqrt(p), and sum_k q(g_k)^2 is at most 2 p.
 _STRETCH, _SIZE = 2.0, math.sqrt(2.0)
@@ -186,10 +186,8 @@ def _trial(witness: Witness, n: int, r: int, ratio: float, sups: tuple[float, fl
     budget = np.maximum(ratio * witness.gap - 2.0 * n * value_bound * excess, 1e-30)  # (clips, 1)
     residual = _SHARES * budget / _SIZE  # (clips, shares), and so on
     radius = np.minimum(1.0, _SHARES * budget / (n * slope_bound * _SIZE * _STRETCH))
-    # Disjoint balls of half the radius in a shell: (z + 1)^r - (z - 1)^r points at most.
-    z = 2.0 / radius
-    log_net_size = r * np.log1p(z) + np.log(-np.expm1(r * np.log1p(-2.0 / (z + 1.0))))
-    logs, pair_logs = log_net_size + math.log(8.0 * n / delta), math.log(8.0 * n * n / delta)
+    net = log_net_size(radius, r)
+    logs, pair_logs = net + math.log(8.0 * n / delta), math.log(8.0 * n * n / delta)
     allowed = (1.0 - 2.0 * _SHARES) * budget / n
     deviation = allowed * np.sqrt(logs) / (np.sqrt(logs) + math.sqrt(pair_logs))
     summand = _CLIPS * value_bound
@@ -201,8 +199,18 @@ def _trial(witness: Witness, n: int, r: int, ratio: float, sups: tuple[float, fl
     width = np.maximum(np.maximum(bernstein, bernstein_pairs), least)
     hoeffding = np.maximum(2.0 * logs * (summand / deviation) ** 2, least)
     at = np.unravel_index(int(np.argmin(width)), width.shape)
-    chosen = (float(values[at]) for values in (deviation, residual, radius, log_net_size))
+    chosen = (float(values[at]) for values in (deviation, residual, radius, net))
     return _Trial(witness, float(width[at]), float(hoeffding.min()), float(_CLIPS[at[0], 0]), *chosen)
+
+
+def log_net_size(radius: Numbers, dim: int) -> Numbers:
+    """log of the most points that a net of a part of the unit sphere in r dimensions need have.
+
+    Take points in that part, each farther than the radius from the others, until no more fit. Balls of half the radius
+    around them are disjoint and lie in a shell: with z = 2 / radius they are (z + 1)^r - (z - 1)^r at most.
+    """
+    z = 2.0 / radius
+    return dim * np.log1p(z) + np.log(-np.expm1(dim * np.log1p(-2.0 / (z + 1.0))))
 
 
 def _bounds(activation: Activation, bounds: tuple[float, float] | None) -> tuple[float, float]:
