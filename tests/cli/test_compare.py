@@ -13,7 +13,7 @@ from exhume.attacks import Attack, checkpoint
 from exhume.attacks.base import Proposal
 from exhume.cli import attack as attack_command
 from exhume.cli import compare as compare_command
-from exhume.files import read_tensors
+from exhume.files import read_tensors, write_tensors
 from exhume.reconstruction import Stop
 from exhume.runs import RunFolder
 
@@ -231,6 +231,15 @@ def test_an_interrupted_comparison_goes_on_from_its_checkpoint(small_run, exhume
     assert min(step for _, step in steps) > 1
     resumed = read_tensors(small_run / "descent" / "reconstruction.safetensors")
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in whole.items())
+
+
+def test_a_checkpoint_of_other_settings_is_not_overwritten_by_resume(small_run, exhume_json):
+    left = small_run / "descent" / "checkpoint.safetensors"
+    write_tensors(left, {"samples": torch.ones(1)}, {"format": "1", "fingerprint": "another"})
+    code, value = exhume_json("compare", small_run, *BOTH, "--resume")
+    assert (code, [row["ran"] for row in value["methods"]]) == (0, [True, False])
+    assert "belongs to another run" in value["methods"][1]["reason"]
+    assert left.exists()
 
 
 @pytest.mark.parametrize("rows", [2 * SAMPLES, SAMPLES - 1])
