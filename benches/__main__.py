@@ -19,6 +19,7 @@ BENCHES = (
     "network_certificate",
     "pruning",
     "logistic",
+    "width_bound",
 )
 
 
