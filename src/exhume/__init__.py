@@ -1,7 +1,7 @@
 """exhume: recover training data from trained weights, and prove how good the recovery is."""
 
 from exhume.activations import Activation
-from exhume.attacks import Descent, Exact, reconstruct
+from exhume.attacks import KKT, NTK, Descent, Exact, reconstruct
 from exhume.certificate import Certificate
 from exhume.errors import DataError, ExhumeError, FileError, InputError
 from exhume.features import FeatureMap
@@ -13,6 +13,8 @@ from exhume.target import Target
 from exhume.victims import RandomFeatures
 
 __all__ = [
+    "KKT",
+    "NTK",
     "Activation",
     "Certificate",
     "DataError",

@@ -16,6 +16,8 @@ from exhume.files import read_tensors
 ATTACKS = {
     "descent": ("--option", "max_steps=1500", "--option", "tolerance=0"),
     "exact": ("--option", "max_starts=1"),
+    "kkt": ("--option", "max_steps=1500", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
+    "ntk": ("--option", "max_steps=1500", "--option", "tolerance=0"),
 }
 
 

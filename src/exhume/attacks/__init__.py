@@ -8,11 +8,13 @@ from pydantic import TypeAdapter, ValidationError
 from exhume.attacks.base import Attack, Progress, ProgressEvent
 from exhume.attacks.descent import Descent
 from exhume.attacks.exact import Exact
+from exhume.attacks.kkt import KKT
+from exhume.attacks.ntk import NTK
 from exhume.errors import InputError, unknown_name
 from exhume.reconstruction import Reconstruction
 from exhume.target import Target
 
-ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Exact, Descent)}
+ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Exact, Descent, KKT, NTK)}
 DEFAULT = "exact"
 
 
@@ -52,4 +54,16 @@ def reconstruct(
     return build(method, settings)(target, num_samples=num_samples, seed=seed, **shared)
 
 
-__all__ = ["ATTACKS", "DEFAULT", "Attack", "Descent", "Exact", "Progress", "ProgressEvent", "build", "reconstruct"]
+__all__ = [
+    "ATTACKS",
+    "DEFAULT",
+    "KKT",
+    "NTK",
+    "Attack",
+    "Descent",
+    "Exact",
+    "Progress",
+    "ProgressEvent",
+    "build",
+    "reconstruct",
+]

@@ -65,7 +65,7 @@ class Descent(Attack):
 
         def keep_going(state: DescentState, loss: float) -> bool:
             nonlocal reason
-            if _is_noted(state.step):
+            if is_noted(state.step):
                 for name, value in (("step", state.step), ("loss", loss), ("passes", features.ledger.passes)):
                     history[name].append(float(value))
                 problem.progress(ProgressEvent(state.step, self.max_steps, loss, features.ledger.passes))
@@ -142,7 +142,7 @@ def paper_step_size(target: Target) -> float:
     return IMAGE_STEP_PER_COORDINATE * target.features.input_dim
 
 
-def _is_noted(step: int) -> bool:
+def is_noted(step: int) -> bool:
     """Whether a step belongs into the history: steps 0 and 1, then a geometric sequence."""
     if step < 2:
         return True

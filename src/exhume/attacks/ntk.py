@@ -1,0 +1,100 @@
+"""The attack on the tangent kernel: weights' displacement as a combination of gradients (Loo et al. 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from exhume.attacks.base import Problem
+from exhume.attacks.gradient_matching import GradientMatching, Search, State, outside
+from exhume.errors import InputError
+from exhume.features.smooth_relu import softplus
+from exhume.gradient_span import POINTS, Coefficients, GradientSpan, Point
+from exhume.solvers.first_order import Adam, Tensors
+from exhume.target import Target
+
+
+@dataclass(frozen=True)
+class NTK(GradientMatching):
+    """Minimises ||theta_T - theta_0 - sum_i J(x_i)^T alpha_i||^2 over candidates and signed coefficients.
+
+    Gradient descent in the linear (lazy) regime moves the weights by a combination of the samples' gradients. The
+    weights before training are needed, of the head at least. Known ranges of pixels add a squared hinge, which Loo
+    et al. do not have. ReLUs become softplus of beta = min(10 + 10^(step / 20000), 200).
+
+    Attributes:
+        at: where gradients are taken: "trained" in the paper; "initial" or "midpoint".
+        rate: step size of Adam.
+        coefficient_rate: that of the coefficients, if it is another; large inputs have small coefficients.
+        start_scale: standard deviation of the Gaussian start.
+        coefficient_scale: coefficients begin uniformly in (-scale, scale).
+        least_sharpness, most_sharpness, sharpening_steps: 10, 200 and 20000 in beta.
+    """
+
+    name: ClassVar[str] = "ntk"
+
+    max_steps: int = 80_000
+    precision: Literal["float32", "float64"] = "float32"
+    at: Point = "trained"
+    rate: float = 0.02
+    coefficient_rate: float | None = None
+    start_scale: float = 0.2
+    coefficient_scale: float = 0.5
+    least_sharpness: float = 10.0
+    most_sharpness: float = 200.0
+    sharpening_steps: float = 20_000.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at not in POINTS:
+            raise InputError(f"at is {self.at!r}; valid: {', '.join(POINTS)}")
+        scales = ("rate", "start_scale", "coefficient_scale")
+        for name in (*scales, "least_sharpness", "most_sharpness", "sharpening_steps"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.coefficient_rate is not None and not self.coefficient_rate > 0:
+            raise InputError(f"coefficient_rate must be positive, got {self.coefficient_rate}")
+
+    def equation(self, target: Target) -> GradientSpan:
+        """Trained less initial weights, by gradients at the chosen point."""
+        return GradientSpan(target, self.chosen, at=self.at, dtype=getattr(torch, self.precision))
+
+    def from_initial(self) -> bool:
+        """The displacement."""
+        return True
+
+    def per_sample(self, target: Target) -> int:
+        """A coefficient for each output."""
+        return target.num_outputs
+
+    def start(self, problem: Problem, search: Search, count: int) -> Tensors:
+        """Gaussian samples, uniform coefficients."""
+        samples = self.start_scale * torch.randn((count, search.span.input_dim), generator=problem.generator)
+        drawn = torch.rand((count, search.span.num_outputs), generator=problem.generator)
+        return {"samples": samples, "weights": 2 * self.coefficient_scale * (drawn - 0.5)}
+
+    def coefficients(self, search: Search, weights: torch.Tensor) -> Coefficients:
+        """The weights themselves."""
+        return weights
+
+    def sharpness(self, step: int) -> float:
+        """beta at a step."""
+        growing = 10.0 ** min(step / self.sharpening_steps, 300.0)
+        return min(self.least_sharpness + growing, self.most_sharpness)
+
+    def objective(self, search: Search, state: State) -> torch.Tensor:
+        """The equation's squared residual, and that of pixels outside their range."""
+        samples = state.values["samples"]
+        with softplus(self.sharpness(state.step)):
+            loss = search.span.loss(samples, state.values["weights"]) * search.span.squared_norm
+        return loss + outside(samples, search.bounds)
+
+    def update(self) -> Adam:
+        """Adam."""
+        return Adam({"samples": self.rate, "weights": self.coefficient_rate or self.rate})
+
+    def notes(self, target: Target, search: Search) -> list[str]:
+        """Where gradients were taken."""
+        return [f"Gradients at the {self.at} weights; the equation holds for training in the linear regime."]
