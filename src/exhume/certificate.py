@@ -42,8 +42,8 @@ class Certificate:
     """What can be said of a reconstruction without the truth.
 
     Attributes:
-        equations: k p, what the weights give.
-        unknowns: what the samples and coefficients ask.
+        equations: k p, what the weights give, less the k that the coefficients of every known sample take.
+        unknowns: what the samples that are not known and their coefficients ask.
         residual: ||P Theta|| / ||Theta||.
         floor: the residual that rounding alone would leave.
         smallest_singular_value: of the Jacobian J of the residual in the samples; None if not computed.
@@ -98,13 +98,21 @@ def certify(
         drift_floor: relative residual that the estimated drift of the features alone would leave.
         drift_errors: for every sample the error that drift may have left in it.
     """
-    equations = span.displacement.numel()
+    fixed = 0 if span.fixed is None else int(span.fixed.shape[0])
+    equations = span.displacement.numel() - fixed * span.num_outputs
     residual, floor = math.sqrt(point.loss), max(precision, _SOLVER_PRECISION) * cancellation(span, point)
     if equations <= unknowns:
         reason = "Fewer equations than unknowns: many different data sets explain these weights."
         return Certificate(equations, unknowns, residual, floor, None, (), FAILED, reason, drift_floor)
     if not trusted:
         return Certificate(equations, unknowns, residual, floor, None, (), FAILED, why_not, drift_floor)
+    seen = equations_seen(span, point, seed)
+    if seen <= unknowns:
+        reason = (
+            f"Only {seen} equations feel the samples, for {unknowns} unknowns (at the others no sample is active): "
+            "other samples may explain the weights as well."
+        )
+        return Certificate(equations, unknowns, residual, floor, None, (), FAILED, reason, drift_floor)
     errors = predict_errors(span, point, equations - unknowns, norm_is_open, seed)
     if drift_errors:
         errors = tuple(max(pair) for pair in zip(errors, drift_errors, strict=True))
@@ -125,10 +133,25 @@ def certify(
     return Certificate(equations, unknowns, residual, floor, smallest, errors, verdict, reason, drift_floor)
 
 
+def equations_seen(span: Span, point: Point, seed: int) -> int:
+    """Equations in which some sample's derivative is not zero; the coefficients of known samples use the others first.
+
+    A coordinate at which no unknown sample is active (half of them, for a single one under relu) says nothing of small
+    changes.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    directions = torch.randn(point.samples.shape, generator=generator).to(point.samples)
+    seen = int((point.at.jvp(directions) != 0).any(0).sum())
+    fixed = 0 if span.fixed is None else int(span.fixed.shape[0])
+    unseen = span.features.num_features - seen
+    return span.num_outputs * (seen - max(0, fixed - unseen))
+
+
 def cancellation(span: Span, point: Point) -> float:
-    """How much larger the terms a_i phi(x_i) are than their sum Theta: by this, rounding is amplified."""
+    """How much larger the terms a_i phi(x_i), or Theta, are than what is to be explained: rounding grows by this."""
     terms = point.coefficients.square().sum(1) * point.features.square().sum(1)  # (n,)
-    return max(1.0, math.sqrt(float(terms.sum(dtype=torch.float64)) / span.squared_norm))
+    whole = float(span.displacement.square().sum(dtype=torch.float64))
+    return max(1.0, math.sqrt(max(float(terms.sum(dtype=torch.float64)), whole) / span.squared_norm))
 
 
 def predict_errors(span: Span, point: Point, surplus: int, norm_is_open: bool, seed: int) -> tuple[float, ...]:

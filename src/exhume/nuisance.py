@@ -1,7 +1,8 @@
-"""Nuisance parts of the span equation: a linear and a constant part, fitted freely and projected out.
+"""Nuisance parts of the span equation: a linear and a constant part and known samples, fitted and projected out.
 
 With relu(z) = z/2 + |z|/2 the linear part of the weights is m = sum_i a_i x_i / 2, whatever the signs of the samples.
-Fitting it freely removes the bad minima that wrong signs make; afterwards it tells the signs.
+Fitting it freely removes the bad minima that wrong signs make; afterwards it tells the signs. Known samples are in the
+equation with features that are given and coefficients that are not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume.features import RowFeatureMap
+from exhume.features import FeatureMap, RowFeatureMap
 
 
 @dataclass(frozen=True)
@@ -29,39 +30,45 @@ class Nuisance:
 
 
 class NuisanceBasis:
-    """The rows N (q, p) that are projected out: the d columns of V, a row of ones, or both."""
+    """The rows N (q, p) that are projected out: the d columns of V, a row of ones, given rows, or some of these.
 
-    def __init__(self, features: RowFeatureMap, linear: bool, constant: bool) -> None:
-        self._features, self._linear, self._constant = features, linear, constant
-        parts = []
+    Args:
+        features: phi; of the form act(V x) if its linear part is free.
+        linear, constant: as in `Nuisance`.
+        fixed: (m, p) features of known samples, or None.
+    """
+
+    def __init__(self, features: FeatureMap, linear: bool, constant: bool, fixed: torch.Tensor | None = None) -> None:
+        self._rows: RowFeatureMap | None = None
         if linear:
-            moment = features.second_moment().double()  # (d, d)
+            assert isinstance(features, RowFeatureMap)
+            self._rows = features
+        shape = (int(constant), features.num_features)
+        ones = torch.ones(shape, dtype=features.dtype, device=features.device)
+        self._given = ones if fixed is None else torch.cat([ones, fixed.to(ones)])  # (c + m, p)
+        corner = (self._given @ self._given.T).double()
+        if self._rows is not None:
+            moment = self._rows.second_moment().double()  # (d, d)
             # A breath of ridge: with fewer features than inputs V^T V has no inverse.
             moment.diagonal().add_(1e-12 * moment.diagonal().mean())
-            parts.append(moment)
-        if constant:
-            ones = torch.ones((1, features.num_features), dtype=features.dtype, device=features.device)
-            corner = torch.full((1, 1), float(features.num_features), dtype=torch.float64, device=features.device)
-            if not linear:
-                parts.append(corner)
-            else:
-                sums = features.pull_back(ones).double()  # (1, d)
-                parts = [torch.cat([torch.cat([parts[0], sums.T], 1), torch.cat([sums, corner], 1)])]
-        self._factor = torch.linalg.cholesky(parts[0])  # of N N^T
+            cross = self._rows.pull_back(self._given).double() if len(self._given) else moment[:0]
+            corner = torch.cat([torch.cat([moment, cross.T], 1), torch.cat([cross, corner], 1)])
+        if fixed is not None:  # known samples may resemble each other
+            corner.diagonal().add_(1e-12 * corner.diagonal())
+        self._factor = torch.linalg.cholesky(corner)  # of N N^T
 
     def moments(self, rows: torch.Tensor) -> torch.Tensor:
         """rows N^T: (m, p) -> (m, q)."""
-        parts = [self._features.pull_back(rows)] if self._linear else []
-        if self._constant:
-            parts.append(rows.sum(1, keepdim=True))
-        return torch.cat(parts, 1)
+        parts = [self._rows.pull_back(rows)] if self._rows is not None else []
+        return torch.cat([*parts, rows @ self._given.T], 1)
 
     def combine(self, weights: torch.Tensor) -> torch.Tensor:
         """weights N: (m, q) -> (m, p)."""
-        if not self._linear:
-            return weights.expand(weights.shape[0], self._features.num_features)
-        linear = self._features.preactivate(weights[:, : self._features.input_dim])
-        return linear + weights[:, -1:] if self._constant else linear
+        given = len(self._given)
+        total = weights[:, weights.shape[1] - given :] @ self._given
+        if self._rows is None:
+            return total
+        return total + self._rows.preactivate(weights[:, : self._rows.input_dim])
 
     def solve(self, moments: torch.Tensor) -> torch.Tensor:
         """moments (N N^T)^-1: (m, q) -> (m, q)."""

@@ -66,6 +66,7 @@ class Span:
         ridge: share of the mean diagonal added to Phi Phi^T, against near-duplicates.
         squared_norm: what losses are relative to; by default ||Theta||^2 without its nuisance part.
         inactive_slope: slope given to inactive ReLUs in derivatives.
+        fixed: features (m, p) of samples that are known; their coefficients are fitted like a nuisance.
     """
 
     def __init__(
@@ -77,17 +78,17 @@ class Span:
         ridge: float = 0.0,
         squared_norm: float | None = None,
         inactive_slope: float = 0.0,
+        fixed: torch.Tensor | None = None,
     ) -> None:
-        self.features = features
+        self.features, self.fixed = features, fixed
         self.displacement = displacement.to(features.dtype)
         self.nuisance = nuisance or Nuisance()
         self.ridge = ridge
         self._inactive_slope = inactive_slope
         projected_linear = self.nuisance.linear and not self.nuisance.joint
         self.basis: NuisanceBasis | None = None
-        if projected_linear or self.nuisance.constant:
-            assert isinstance(features, RowFeatureMap)
-            self.basis = NuisanceBasis(features, projected_linear, self.nuisance.constant)
+        if projected_linear or self.nuisance.constant or fixed is not None:
+            self.basis = NuisanceBasis(features, projected_linear, self.nuisance.constant, fixed)
         self.squared_norm = squared_norm if squared_norm is not None else self._reference()
 
     @property
@@ -112,6 +113,7 @@ class Span:
             ridge=self.ridge,
             squared_norm=self.squared_norm * share,
             inactive_slope=self._inactive_slope,
+            fixed=None if self.fixed is None else self.fixed[:, rows],
         )
 
     def first_linear(self) -> torch.Tensor:

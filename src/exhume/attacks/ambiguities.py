@@ -14,6 +14,7 @@ import torch
 
 from exhume.activations import Activation
 from exhume.features import RowFeatureMap, Symmetry
+from exhume.knowledge import Knowledge
 from exhume.span import Point, Span
 
 Reflection = Literal["even", "odd", "linear", "constant", "none"]
@@ -135,7 +136,7 @@ def norms_and_labels(
     samples: torch.Tensor,
     outputs: torch.Tensor,
     symmetry: Symmetry,
-    alphabet: Literal["signs", "one-hot"] | None,
+    knowledge: Knowledge,
 ) -> Labelled:
     """Reads norms and labels off the model's own outputs on the recovered samples.
 
@@ -146,9 +147,13 @@ def norms_and_labels(
         samples: (n, d), on the sphere where the norm is open.
         outputs: f at the samples, (n, k).
         symmetry: of the model's features.
-        alphabet: what labels are known to be.
+        knowledge: what is known of norms and labels.
     """
-    labels = outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    labels, alphabet = outputs[:, 0] if outputs.shape[1] == 1 else outputs, knowledge.label_alphabet
+    if knowledge.norm is not None:
+        size = knowledge.norm / torch.linalg.vector_norm(samples, dim=1)
+        scaled = labels if symmetry.identifies_norm else labels * (size if labels.ndim == 1 else size[:, None])
+        return Labelled(samples * size[:, None], scaled, True, "Norms: known. Labels: the model's outputs.")
     if symmetry.identifies_norm:
         return Labelled(samples, labels, True, "Norms: the features fix them. Labels: the model's outputs.")
     if alphabet is None:

@@ -47,11 +47,31 @@ class Problem:
 
     features: CountedFeatures
     target: Target
-    num_samples: int | None
+    num_samples: int | None  # to look for, known ones apart
     generator: torch.Generator
     checkpoint: Checkpoint
     progress: Progress
     max_passes: float
+
+    @property
+    def norms_open(self) -> bool:
+        """Whether the samples' norms are unknowns of the equation."""
+        return self.features.symmetry.identifies_norm and self.target.knowledge.norm is None
+
+    @property
+    def radius(self) -> float:
+        """The norm that samples keep where it is not solved for: the known one, else sqrt(d)."""
+        return self.target.knowledge.norm or math.sqrt(self.features.input_dim)
+
+    def span(
+        self, features: CountedFeatures | None = None, displacement: torch.Tensor | None = None, **options: Any
+    ) -> Span:
+        """The span equation, the features of known samples in it; `options` are those of `Span`."""
+        features = features or self.features
+        known = self.target.knowledge.samples
+        fixed = None if known is None else features.forward(known.to(features.device, features.dtype))
+        theta = self.target.displacement if displacement is None else displacement
+        return Span(features, theta, fixed=fixed, **options)
 
     def out_of_passes(self) -> bool:
         """Whether the budget of feature passes is spent."""
@@ -118,7 +138,8 @@ class Attack(ABC):
 
         Args:
             target: the model's public part.
-            num_samples: how many samples to look for; by default what the target's knowledge says, else estimated.
+            num_samples: how many samples there are, known ones included; by default what the target's knowledge says,
+                else estimated.
             seed: of the attack's own randomness.
             max_passes: budget in feature passes for the search; finishing and judging what it found come on top.
             allow_underdetermined: go on although there are fewer equations than unknowns; the verdict is "failed".
@@ -186,7 +207,7 @@ class Attack(ABC):
         """Coefficients and certificate of samples by the span equation of the last layer."""
         target = problem.target
         theta = target.displacement if proposal.displacement is None else proposal.displacement
-        span = Span(problem.features.with_dtype(proposal.samples.dtype), theta)
+        span = problem.span(problem.features.with_dtype(proposal.samples.dtype), theta)
         point = span.at(proposal.samples)
         certificate = certify(
             span,
@@ -223,19 +244,24 @@ class Attack(ABC):
                 f"{self.name} must be told how many samples to look for: pass num_samples (--num-samples), "
                 "or put it into the target's knowledge"
             )
-        if count is not None and count < 1:
+        if count is None:
+            return None
+        if count < 1:
             raise InputError(f"num_samples must be at least 1, got {count}")
-        return count
+        known = target.knowledge.known_samples
+        if count <= known:
+            raise InputError(f"num_samples is {count} and {known} samples are known; nothing is left to look for")
+        return count - known
 
 
 def counted(target: Target, num_samples: int) -> tuple[int, int]:
-    """Equations and unknowns of so many samples and their coefficients, by what is known of them."""
+    """Equations and unknowns of so many samples that are not known, and their coefficients."""
     known = target.knowledge
     return count(
         target.num_parameters,
         target.features.input_dim,
-        num_samples,
+        num_samples + known.known_samples,
         target.num_outputs,
         norms_open=target.features.symmetry.identifies_norm and known.norm is None,
-        known_samples=min(known.known_samples, num_samples),
+        known_samples=known.known_samples,
     )

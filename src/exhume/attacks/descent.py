@@ -13,7 +13,6 @@ from exhume.attacks.base import Attack, Problem, ProgressEvent, Proposal
 from exhume.errors import InputError
 from exhume.reconstruction import Stop
 from exhume.solvers import DescentState, descend
-from exhume.span import Span
 from exhume.target import Target
 
 # Appendix D: "2 10^3 for the CIFAR-10 experiments", "8 10^3" on Tiny-ImageNet, "20 for [...] synthetic data".
@@ -55,7 +54,7 @@ class Descent(Attack):
     def run(self, problem: Problem) -> Proposal:
         """Descends until the loss is below the tolerance, the steps or the passes are spent."""
         target, features = problem.target, problem.features
-        span = Span(features, target.displacement, inactive_slope=self.inactive_slope)
+        span = problem.span(inactive_slope=self.inactive_slope)
         state, history = self._start(problem)
         reason = Stop.CONVERGED
 
@@ -97,7 +96,7 @@ class Descent(Attack):
             state,
             step_size=self.step_size or paper_step_size(target),
             momentum=self.momentum,
-            radius=math.sqrt(target.features.input_dim),
+            radius=problem.radius,
             keep_going=keep_going,
         )
         problem.progress(ProgressEvent(state.step, state.step, loss, features.ledger.passes))

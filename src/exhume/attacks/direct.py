@@ -17,7 +17,7 @@ from exhume.attacks.floor import stands_clear
 from exhume.attacks.search import FOUND, Outcome, drop_rows
 from exhume.attacks.spectral import random_rows, spectral_rows
 from exhume.features import CountedFeatures
-from exhume.solvers import Course, Inner, Patience, levenberg_marquardt
+from exhume.solvers import Course, Inner, Patience, levenberg_marquardt, onto_sphere
 from exhume.span import Point, Span
 
 STEPS_PER_START = 150
@@ -76,9 +76,10 @@ class DirectSearch:
         span: the equation, nothing free.
         count: how many samples.
         unknowns: of samples and coefficients together.
-        free_norms: whether norms are unknown too. A start stays on the sphere of radius sqrt(d) until it gets no
-            further (rows that may grow at once run away where a normalisation makes large inputs all alike), then
-            frees them.
+        radius: norm of the samples, or where to begin to look for it.
+        free_norms: whether norms are unknown too. A start stays on the sphere of that radius until it gets no further
+            (rows that may grow at once run away where a normalisation makes large inputs all alike), then frees them.
+        drifted: whether features drifted, so that the search may end at a floor above rounding.
         max_starts: how many random starts.
         keep_going: asked at the start and after every accepted step.
         count_step: told of steps that the state does not hold; False ends the search.
@@ -90,21 +91,21 @@ class DirectSearch:
         count: int,
         *,
         unknowns: int,
+        radius: float,
         free_norms: bool,
+        drifted: bool,
         max_starts: int,
         keep_going: Callable[[DirectState], bool],
         count_step: Callable[[Point], bool],
     ) -> None:
         self.span, self.count, self._max_starts = span, count, max_starts
         self._keep_going, self._count_step = keep_going, count_step
-        self._radius, self._free_norms = math.sqrt(span.features.input_dim), free_norms
-        self._unknowns = unknowns
+        self._radius, self._free_norms = radius, free_norms
+        self._unknowns, self._drifted = unknowns, drifted
 
     def begin(self, generator: torch.Generator) -> DirectState:
         """The first start."""
-        return DirectState(
-            random_rows(self.count, self.span.features.input_dim, generator, self.span.features), generator
-        )
+        return DirectState(self._start(1, generator), generator)
 
     def run(self, state: DirectState) -> Outcome:
         """Starts anew until the residual collapses or settles at a floor, or the starts are spent."""
@@ -120,13 +121,13 @@ class DirectSearch:
             if state.best is None or point.loss < state.best[0]:
                 state.best = (point.loss, point.rows)
             found = math.sqrt(point.loss) < FOUND
-            floor = not ended and stands_clear(self.span, point, self._unknowns)
+            floor = not ended and self._drifted and stands_clear(self.span, point, self._unknowns)
             if found or floor:
-                return Outcome(point.rows, found, False, state.start, state.step, floor=floor and not found)
+                return Outcome(point.rows, found, False, state.start, state.step, floor=not found)
             if ended or state.start >= self._max_starts:
                 break
-            state.rows = self.begin(state.generator).rows
             state.start, state.step, state.course, state.residual = state.start + 1, 0, Course(), 1.0
+            state.rows = self._start(state.start, state.generator)
             state.freed = False
         rows = state.best[1] if state.best else state.rows
         return Outcome(rows, False, False, state.start, state.step)
@@ -140,15 +141,28 @@ class DirectSearch:
             if math.sqrt(point.loss) < FOUND or stands_clear(self.span, point, self._unknowns):
                 break
             if isinstance(features, CountedFeatures) and features.is_row_map:
-                more = spectral_rows(features, point.residual, extra, state.generator)
+                more = onto_sphere(spectral_rows(features, point.residual, extra, state.generator), self._radius)
             else:
-                more = random_rows(extra, features.input_dim, state.generator, features)
+                more = self._random(extra, state.generator)
             wider = self._solve(torch.cat([point.samples, more]), _WIDER, radius)
             again = self._solve(drop_rows(wider, self.count), _PATIENCE, radius)
             if not again.loss < 0.9 * point.loss:
                 break
             point = again
         return point
+
+    def _start(self, start: int, generator: torch.Generator) -> torch.Tensor:
+        """Random rows; a single sample is looked for around the linear part of the weights, on either side."""
+        rows, features = self._random(self.count, generator), self.span.features
+        if self.count > 1 or not (isinstance(features, CountedFeatures) and features.is_row_map):
+            return rows
+        along = features.pull_back(self.span.without_nuisance().sum(0, keepdim=True))
+        along = onto_sphere(along, self._radius) * (1 if start % 2 else -1)
+        return along if start <= 2 else onto_sphere(along + rows, self._radius)
+
+    def _random(self, count: int, generator: torch.Generator) -> torch.Tensor:
+        features = self.span.features
+        return onto_sphere(random_rows(count, features.input_dim, generator, features), self._radius)
 
     def _solve(self, rows: torch.Tensor, patience: Patience, radius: float | None) -> Point:
         return levenberg_marquardt(

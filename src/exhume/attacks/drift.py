@@ -18,7 +18,7 @@ import torch
 
 from exhume.attacks.base import Problem
 from exhume.solvers import Inner, Patience, levenberg_marquardt
-from exhume.span import Point, Span
+from exhume.span import Point
 
 _ROUNDS = 3
 # The corrected equation must fit better by this factor of the loss, or the body did not move like that.
@@ -77,17 +77,18 @@ def take_out_drift(
     if head is None:
         return None
     theta = target.displacement.to(samples.dtype)
-    span = Span(features, theta, ridge=ridge)
+    span = problem.span(features, theta, ridge=ridge)
     first = best = span.at(samples)
     floor, corrected = math.nan, None
     for _ in range(_ROUNDS):
-        moved = features.drift(best.samples, best.coefficients @ head.to(samples))
+        rows, weights = _all_samples(problem, best)
+        moved = features.drift(rows, weights @ head.to(samples))
         if moved is None:
             return None
-        shift = 0.5 * best.coefficients.T @ moved
+        shift = 0.5 * weights.T @ moved
         if math.isnan(floor):
             floor = math.sqrt(float(span.project(first, shift).square().sum(dtype=torch.float64)) / span.squared_norm)
-        trial = Span(features, theta + shift, ridge=ridge, squared_norm=span.squared_norm)
+        trial = problem.span(features, theta + shift, ridge=ridge, squared_norm=span.squared_norm)
         point = levenberg_marquardt(
             trial, best.samples, _PATIENCE, radius=radius, inner=_INNER, damping=1e-3, watch=watch
         )
@@ -97,6 +98,14 @@ def take_out_drift(
     if corrected is None:
         return Drift(samples, None, floor, ())
     return Drift(best.samples, corrected, floor, _errors(first, best))
+
+
+def _all_samples(problem: Problem, point: Point) -> tuple[torch.Tensor, torch.Tensor]:
+    """Samples and their coefficients, the known ones too: all of them moved the body."""
+    known = problem.target.knowledge.samples
+    if known is None or point.nuisance is None:
+        return point.samples, point.coefficients
+    return torch.cat([point.samples, known.to(point.samples)]), torch.cat([point.coefficients, point.nuisance.T])
 
 
 def _errors(before: Point, after: Point) -> tuple[float, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -66,7 +65,8 @@ class Exact(Attack):
     def _directly(self, problem: Problem, monitor: Monitor) -> Proposal | None:
         """By the direct search, where there are several outputs or a body of any kind; None leaves it to `_by_rows`."""
         by_rows = problem.features.is_row_map and not problem.features.has_offset
-        if by_rows and problem.target.num_outputs == 1:
+        informed = problem.target.knowledge.known_samples > 0 and problem.num_samples is not None
+        if by_rows and problem.target.num_outputs == 1 and not informed:
             return None
         count = problem.num_samples or samples_by_rank(problem.target.displacement)
         if count is None and by_rows:
@@ -76,8 +76,10 @@ class Exact(Attack):
                 f"the number of samples does not show in a head of {problem.target.num_outputs} outputs; "
                 "pass num_samples (--num-samples)"
             )
-        outcome = monitor.direct(count, min(self.max_starts, _DIRECT_STARTS) if by_rows else self.max_starts)
-        if by_rows and not outcome.settled and monitor.ended is None:
+        subsets = by_rows and _affords_subsets(problem, count)
+        starts = _DIRECT_STARTS if subsets and not informed else self.max_starts
+        outcome = monitor.direct(count, min(self.max_starts, starts))
+        if subsets and not outcome.settled and monitor.ended is None:
             return None
         proposal = finish_directly(problem, outcome, monitor)
         evidence = {} if problem.num_samples else {"rank": count}
@@ -105,12 +107,12 @@ class Exact(Attack):
 def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
     """Turns rows of the working equation into samples: refined, signed, polished, with norms and labels."""
     target, activation = problem.target, problem.features.activation
-    radius = math.sqrt(target.features.input_dim)
+    radius = problem.radius
     span = working_span(problem, count)
     # Found rows are near enough to read the signs off; others are taken to the bottom of their minimum first.
     patience = Patience(0 if outcome.found or monitor.ended else 8, window=3)
     point = levenberg_marquardt(span, outcome.rows, patience, radius=radius, inner=Inner(20, 0.03))
-    free_norms = activation.identifies_norm
+    free_norms = problem.norms_open
     double = _affords_double(target)
     settled = outcome.settled
     if free_norms and settled:
@@ -145,7 +147,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
 def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Proposal:
     """Turns rows of the plain equation into samples: polished, or freed of drift, with norms and labels."""
     target, symmetry = problem.target, problem.features.symmetry
-    radius = None if symmetry.identifies_norm else math.sqrt(target.features.input_dim)
+    radius = None if problem.norms_open else problem.radius
     samples, drift, double = outcome.rows, None, _affords_double(target)
     notes = ["Choices: solved directly on all coordinates from random rows."]
     if outcome.found:
@@ -170,11 +172,17 @@ def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Pro
         steps=monitor.steps,
         signs_determined=hidden is None,
         norms_determined=labelled.norms_determined,
-        norms_solved=symmetry.identifies_norm,
+        norms_solved=problem.norms_open,
         **drift_of(drift),
         history=monitor.history_in_passes(samples.shape[0]),
         notes=(*notes, labelled.note),
     )
+
+
+def _affords_subsets(problem: Problem, count: int) -> bool:
+    """Whether half of the coordinates determine more than a linear part and coefficients."""
+    known, features = problem.target.knowledge.known_samples, problem.features
+    return features.num_features >= 4 * (count + known + features.input_dim)
 
 
 def _affords_double(target: Target) -> bool:
@@ -187,7 +195,7 @@ def _labelled(problem: Problem, samples: torch.Tensor) -> Labelled:
     """Norms and labels from the trained model's outputs."""
     features = problem.features.with_dtype(samples.dtype)
     outputs = problem.target.outputs(features.forward(samples))
-    return norms_and_labels(samples, outputs, features.symmetry, problem.target.knowledge.label_alphabet)
+    return norms_and_labels(samples, outputs, features.symmetry, problem.target.knowledge)
 
 
 def _free_the_norms(problem: Problem, count: int, point: Point, double: bool) -> tuple[Span, Point]:
@@ -210,7 +218,7 @@ def _polish(
     if samples.dtype == torch.float64:
         stages = stages[1:]
     for dtype, inner, damping, least, ridge in stages:
-        span = Span(problem.features.with_dtype(dtype), problem.target.displacement, ridge=ridge)
+        span = problem.span(problem.features.with_dtype(dtype), ridge=ridge)
         # A step that does not halve the loss has met noise: of rounding, or of the weights themselves.
         patience = Patience(12, 1e-7 if dtype == torch.float32 else 1e-13, window=1, fall=0.5)
         samples = levenberg_marquardt(
@@ -234,7 +242,7 @@ def _reason(problem: Problem, samples: torch.Tensor, outcome: Outcome, monitor: 
         return Stop.FLOOR
     if not outcome.reproduced:
         return monitor.ended or Stop.STARTS_SPENT
-    span = Span(problem.features.with_dtype(samples.dtype), problem.target.displacement)
+    span = problem.span(problem.features.with_dtype(samples.dtype))
     left = span.at(samples).residual
     if visible_directions(span, left, problem.generator, margin=_STRUCTURE_MARGIN):
         return Stop.STRUCTURED

@@ -47,7 +47,8 @@ class Monitor:
             count,
             floor_unknowns=unknowns if self.problem.target.trained_head is not None else None,
             spectral=abs(float(activation.hermite(2)[2])) > HERMITE_ZERO,
-            free_norms=activation.identifies_norm,
+            radius=self.problem.radius,
+            free_norms=self.problem.norms_open,
             max_starts=max_starts or self._max_starts,
             steps_per_start=steps_per_start,
             keep_going=self._keep_going,
@@ -59,12 +60,13 @@ class Monitor:
         """Runs a direct search for `count` samples, or resumes it if the checkpoint is of this one."""
         self._searches += 1
         self.problem.features.ledger.unit_rows = count
-        features = self.problem.features
         search = DirectSearch(
-            Span(features, self.problem.target.displacement, ridge=RIDGE),
+            self.problem.span(ridge=RIDGE),
             count,
             unknowns=counted(self.problem.target, count)[1],
-            free_norms=features.symmetry.identifies_norm,
+            radius=self.problem.radius,
+            free_norms=self.problem.norms_open,
+            drifted=self.problem.target.trained_head is not None,
             max_starts=max_starts,
             keep_going=self._keep_going,
             count_step=self.count_within_budget,

@@ -75,8 +75,15 @@ def drop_while_solved(
             break
         fewer = rows - 1
         span = monitor.span_for(fewer)
-        free = span.features.symmetry.identifies_norm
-        search = Search(span, fewer, spectral=True, free_norms=free, max_starts=1, keep_going=lambda state: False)
+        search = Search(
+            span,
+            fewer,
+            spectral=True,
+            radius=monitor.problem.radius,
+            free_norms=monitor.problem.norms_open,
+            max_starts=1,
+            keep_going=lambda state: False,
+        )
         point = levenberg_marquardt(span, drop_rows(point, fewer), _DROP, radius=search.radius, damping=1e-3)
         point = search.rounds(point, generator, tries=2)
         solved = Outcome(point.rows, math.sqrt(point.loss) < FOUND, False, outcome.starts, outcome.steps)

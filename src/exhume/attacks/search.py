@@ -19,7 +19,7 @@ from scipy.optimize import linear_sum_assignment
 from exhume.attacks.floor import stands_clear
 from exhume.attacks.spectral import DENSE_DIM, random_rows, spectral_rows
 from exhume.features import RowFeatureMap
-from exhume.solvers import Inner, Patience, gauss_newton_step, levenberg_marquardt, move
+from exhume.solvers import Inner, Patience, gauss_newton_step, levenberg_marquardt, move, onto_sphere
 from exhume.span import Point, Span
 
 # All constants below were chosen on sphere d=30, n=20 at p = 1.75dn to 5dn and CIFAR-10 n=10 at 3.25dn.
@@ -124,7 +124,8 @@ class Search:
         floor_unknowns: if given, a minimum above rounding that every sample stands clear of ends the search, and this
             is how many unknowns there are; otherwise such a minimum must be reached from two starts.
         spectral: whether second moments know the samples (not for odd activations).
-        free_norms: whether the norms are unknown too. The search stays on the sphere of radius sqrt(d) all the same
+        radius: norm of the samples, or where to begin to look for it.
+        free_norms: whether the norms are unknown too. The search stays on the sphere of that radius all the same
             (free norms make more bad minima); every try to finish then frees them.
         max_starts, steps_per_start: how long to look.
         keep_going: asked before every stochastic step.
@@ -138,6 +139,7 @@ class Search:
         *,
         spectral: bool,
         floor_unknowns: int | None = None,
+        radius: float,
         free_norms: bool = False,
         max_starts: int,
         steps_per_start: int = STEPS_PER_START,
@@ -149,9 +151,10 @@ class Search:
         self._keep_going, self._within_budget, self._steps_per_start = keep_going, within_budget, steps_per_start
         self._features, self._floor_unknowns = span.features, floor_unknowns
         width, dim = span.features.num_features, span.features.input_dim
-        self.radius, self._free_norms = math.sqrt(dim), free_norms
+        self.radius, self._free_norms = radius, free_norms
+        fixed = 0 if span.fixed is None else span.fixed.shape[0]
         # A subset holds about as many equations as there are unknowns, and more than the nuisance has parameters.
-        share = min(0.5, max(dim * count / (width * span.num_outputs), 2 * (count + dim) / width))
+        share = min(0.5, max(dim * count / (width * span.num_outputs), 2 * (count + fixed + dim) / width))
         self.subset_size = min(width, max(1, int(share * width)))
         plenty = share < 0.45
         self._check_every, self._try_below = (10, 0.06) if plenty else (25, 0.03)
@@ -184,7 +187,9 @@ class Search:
                 if self._floor_unknowns is not None and stands_clear(self.span, point, self._floor_unknowns):
                     return Outcome(point.rows, False, False, state.start, state.step, floor=True)
                 if abs(point.loss - state.last_try) < _SETTLED * point.loss:
-                    reproduced = any(self._same_minimum(point, other) for other in state.minima)
+                    reproduced = any(
+                        same_minimum(point.loss, point.samples, loss, rows[: self.count]) for loss, rows in state.minima
+                    )
                     if reproduced:
                         break
                     state.minima.append((point.loss, point.rows))
@@ -232,7 +237,7 @@ class Search:
         for _ in range(tries):
             if math.sqrt(point.loss) < FOUND or not self._within_budget():
                 break
-            more = spectral_rows(self._features, point.residual, extra, generator)
+            more = onto_sphere(spectral_rows(self._features, point.residual, extra, generator), self.radius)
             rows = torch.cat([point.samples, more, point.rows[point.num_samples :]])
             patience = Patience(12, min(3e-4, 0.03 * math.sqrt(point.loss)), window=5)
             wider = self._solve(rows, patience)
@@ -262,13 +267,8 @@ class Search:
         return True
 
     def _with_linear(self, samples: torch.Tensor) -> torch.Tensor:
+        samples = onto_sphere(samples, self.radius)
         return torch.cat([samples, self.span.first_linear()]) if self.span.num_linear else samples
-
-    def _same_minimum(self, point: Point, other: tuple[float, torch.Tensor]) -> bool:
-        loss, rows = other
-        if abs(point.loss - loss) > 2 * _SETTLED * loss:
-            return False
-        return agreement(point.samples, rows[: self.count]) > 0.99
 
 
 def drop_rows(point: Point, count: int) -> torch.Tensor:
@@ -284,6 +284,11 @@ def drop_rows(point: Point, count: int) -> torch.Tensor:
         inverse = (inverse - pivot * inverse[out])[rest][:, rest]
         kept = [kept[index] for index in rest]
     return torch.cat([point.samples[kept], point.rows[point.num_samples :]])
+
+
+def same_minimum(loss: float, samples: torch.Tensor, other_loss: float, others: torch.Tensor) -> bool:
+    """Whether two tries ended in the same place."""
+    return abs(loss - other_loss) <= 2 * _SETTLED * other_loss and agreement(samples, others) > 0.99
 
 
 def likeness(samples: torch.Tensor) -> float:

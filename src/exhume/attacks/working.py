@@ -25,16 +25,17 @@ def working_span(problem: Problem, count: int, dtype: torch.dtype = torch.float3
     """The equation that is easiest to search: abs for relu, linear and constant parts free where it pays."""
     features = problem.features.with_dtype(dtype)
     activation = features.activation
-    left = problem.target.num_outputs * (features.num_features - features.input_dim)
+    equations, unknowns = counted(problem.target, count)
+    left = equations - problem.target.num_outputs * features.input_dim
     plain = features.has_offset  # act(V x + b) has no such symmetries to take out
-    enough = left > _EQUATIONS_LEFT * counted(problem.target, count)[1]
+    enough = left > _EQUATIONS_LEFT * unknowns
     linear = enough and activation.parity != "even" and not plain
     if linear and activation == activations.get("relu"):
         features = features.with_activation("abs")
     constant = not plain and activation.homogeneity is None and abs(float(activation.hermite(0)[0])) > HERMITE_ZERO
     nuisance = Nuisance(linear, constant, joint=linear and features.input_dim > _PROJECT_DIM_PER_SAMPLE * count)
     ridge = RIDGE if dtype == torch.float32 else 1e-13
-    return Span(features, problem.target.displacement, nuisance, ridge=ridge)
+    return problem.span(features, nuisance=nuisance, ridge=ridge)
 
 
 def choices(span: Span, activation: Activation, double: bool) -> str:
