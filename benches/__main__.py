@@ -17,6 +17,7 @@ BENCHES = (
     "paper_curve",
     "networks",
     "network_certificate",
+    "gradient_matching",
     "pruning",
     "logistic",
     "width_bound",

@@ -123,9 +123,7 @@ def test_pruned_heads_of_networks_are_known_by_their_features():
 
 
 def test_bad_choices_are_named(target):
-    with pytest.raises(
-        InputError, match="parameters are called nose; valid: all, head, first, body, layers"
-    ):
+    with pytest.raises(InputError, match="parameters are called nose; valid: all, head, first, body, layers"):
         GradientSpan(target, "nose")
     with pytest.raises(InputError, match="gradients at 'home'; valid: trained, initial, midpoint"):
         GradientSpan(target, at="home")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -107,7 +108,7 @@ class GradientSpan:
         """Numbers to be found in so many samples with so many coefficients each; hidden norms do not count."""
         return num_samples * (self.input_dim - self.hides_norms + per_sample)
 
-    @property
+    @cached_property
     def hides_norms(self) -> bool:
         """Whether J_S(r x) is a multiple of J_S(x), so that a sample's norm cannot be told from its coefficient."""
         probe = self._probe()

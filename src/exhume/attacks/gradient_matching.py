@@ -122,7 +122,8 @@ class GradientMatching(Attack):
     @property
     def chosen(self) -> str | list[str]:
         """`parameters` as the equation takes them."""
-        return self.parameters.split(",") if "," in self.parameters else self.parameters
+        names = [name.strip() for name in self.parameters.split(",")]
+        return names if len(names) > 1 else names[0]
 
     def counts(self, target: Target, num_samples: int) -> tuple[int, int]:
         """Numbers in S, and unknowns of n samples, homogeneous bodies hiding their norms."""
@@ -259,6 +260,9 @@ class GradientMatching(Attack):
             notes.append(f"Left out, as their initial weights are not known: {', '.join(span.left_out)}.")
         if span.hides_norms:
             notes.append("Norms: gradients scale with the sample, so only directions are recovered.")
+        unused = [name for name in ("samples", "norm", "subspace") if getattr(target.knowledge, name) is not None]
+        if unused:
+            notes.append(f"Known, but of no use to this attack: {', '.join(unused)}.")
         if search.bounds is not None:
             notes.append("Pixels: the known range was used.")
         return notes + self.notes(target, search)
