@@ -1,7 +1,7 @@
 """exhume: recover training data from trained weights, and prove how good the recovery is."""
 
 from exhume.activations import Activation
-from exhume.attacks import KKT, NTK, Descent, Exact, reconstruct
+from exhume.attacks import KKT, NTK, Descent, Exact, Subspace, reconstruct
 from exhume.certificate import Certificate
 from exhume.errors import DataError, ExhumeError, FileError, InputError
 from exhume.features import FeatureMap
@@ -30,6 +30,7 @@ __all__ = [
     "Reconstruction",
     "Score",
     "Stop",
+    "Subspace",
     "Target",
     "forecast",
     "reconstruct",

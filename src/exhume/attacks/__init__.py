@@ -10,11 +10,12 @@ from exhume.attacks.descent import Descent
 from exhume.attacks.exact import Exact
 from exhume.attacks.kkt import KKT
 from exhume.attacks.ntk import NTK
+from exhume.attacks.subspace import Subspace
 from exhume.errors import InputError, unknown_name
 from exhume.reconstruction import Reconstruction
 from exhume.target import Target
 
-ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Exact, Descent, KKT, NTK)}
+ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Exact, Descent, Subspace, KKT, NTK)}
 DEFAULT = "exact"
 
 
@@ -64,6 +65,7 @@ __all__ = [
     "Exact",
     "Progress",
     "ProgressEvent",
+    "Subspace",
     "build",
     "reconstruct",
 ]

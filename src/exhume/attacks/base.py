@@ -85,6 +85,8 @@ class Proposal:
     Attributes:
         norms_determined: whether the samples' norms mean anything.
         norms_solved: whether the equation itself was solved for them, so that they have error bars too.
+        judged: the problem that the samples solve, if it is another than the attack was given: inside a subspace.
+        lift: makes samples of that problem samples of the one that was given.
         displacement: the displacement that the samples solve for, if it is a corrected one.
         coefficients, certificate: from attacks that solve another equation than that of the last layer; others leave
             them to the judge.
@@ -100,6 +102,8 @@ class Proposal:
     norms_determined: bool
     norms_solved: bool = False
     labels: torch.Tensor | None = None
+    judged: Problem | None = None
+    lift: Callable[[torch.Tensor], torch.Tensor] = lambda samples: samples
     displacement: torch.Tensor | None = None
     coefficients: torch.Tensor | None = None
     certificate: Certificate | None = None
@@ -179,10 +183,10 @@ class Attack(ABC):
         problem.features.ledger.unit_rows = proposal.samples.shape[0]
         coefficients, certificate = proposal.coefficients, proposal.certificate
         if certificate is None:
-            coefficients, certificate = self._judge(problem, proposal, seed)
+            coefficients, certificate = self._judge(proposal.judged or problem, proposal, seed)
         assert coefficients is not None
         return Reconstruction(
-            samples=proposal.samples,
+            samples=proposal.lift(proposal.samples),
             labels=proposal.labels,
             coefficients=coefficients,
             certificate=certificate,
@@ -212,7 +216,7 @@ class Attack(ABC):
         certificate = certify(
             span,
             point,
-            unknowns=self.counts(target, proposal.samples.shape[0])[1],
+            unknowns=counted(target, proposal.samples.shape[0])[1],
             trusted=proposal.stop.trusted,
             why_not=proposal.stop.sentence,
             norm_is_open=not proposal.norms_solved,

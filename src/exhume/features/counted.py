@@ -25,17 +25,23 @@ class Ledger:
         """The work in passes."""
         return self.work / (self.unit_rows * self.num_features)
 
-    def add(self, rows: int, num_features: int) -> None:
+    def add(self, rows: float, num_features: int) -> None:
         """Counts an application to some rows over some of the features."""
-        self.work += rows * num_features
+        self.work += round(rows * num_features)
 
 
 class CountedFeatures:
-    """A feature map that counts; maps derived from it (another precision, a subset) write into the same ledger."""
+    """A feature map that counts; maps derived from it (another precision, a subset) write into the same ledger.
 
-    def __init__(self, feature_map: FeatureMap, ledger: Ledger) -> None:
+    Args:
+        feature_map: what is counted.
+        ledger: where.
+        cost: of an application, in units of one of the map that the ledger was opened for.
+    """
+
+    def __init__(self, feature_map: FeatureMap, ledger: Ledger, cost: float = 1.0) -> None:
         self._map = feature_map
-        self.ledger = ledger
+        self.ledger, self._cost = ledger, cost
         self.num_features, self.input_dim = feature_map.num_features, feature_map.input_dim
         self.dtype, self.device, self.symmetry = feature_map.dtype, feature_map.device, feature_map.symmetry
 
@@ -53,6 +59,10 @@ class CountedFeatures:
         """Phi(X) and its counted derivative."""
         self._count(inputs.shape[0])
         return _CountedLinearisation(self._map.linearise(inputs, inactive_slope, linear_rows), self)
+
+    def instead(self, feature_map: FeatureMap, cost: float = 1.0) -> CountedFeatures:
+        """Another map that writes into the same ledger, at `cost` times the cost."""
+        return CountedFeatures(feature_map, self.ledger, self._cost * cost)
 
     @property
     def is_row_map(self) -> bool:
@@ -93,15 +103,15 @@ class CountedFeatures:
 
     def with_dtype(self, dtype: torch.dtype) -> CountedFeatures:
         """The same map in another precision."""
-        return CountedFeatures(self._map.with_dtype(dtype), self.ledger)
+        return self.instead(self._map.with_dtype(dtype))
 
     def with_activation(self, activation: str | Activation) -> CountedFeatures:
         """The same V under another activation."""
-        return CountedFeatures(self._rows.with_activation(activation), self.ledger)
+        return self.instead(self._rows.with_activation(activation))
 
     def subset(self, rows: slice | torch.Tensor) -> CountedFeatures:
         """Some of the features; a pass over them counts as that part of one."""
-        return CountedFeatures(self._map.subset(rows), self.ledger)
+        return self.instead(self._map.subset(rows))
 
     def identity(self) -> str:
         """That of the map underneath."""
@@ -122,7 +132,7 @@ class CountedFeatures:
         return self._map
 
     def _count(self, rows: int) -> None:
-        self.ledger.add(rows, self.num_features)
+        self.ledger.add(rows * self._cost, self.num_features)
 
 
 class _CountedLinearisation:

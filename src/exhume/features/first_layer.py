@@ -28,6 +28,7 @@ class FirstLayerMap(RandomFeatureMap):
         activation, dtype: as for random features.
         offset: b (p,), or None.
         origin: the whole module's feature map, which knows how to describe and to save itself.
+        input_scale: how much longer the inputs of the layer are than those of this map, where they are coordinates.
     """
 
     def __init__(
@@ -38,9 +39,10 @@ class FirstLayerMap(RandomFeatureMap):
         *,
         offset: torch.Tensor | None = None,
         origin: Any = None,
+        input_scale: float = 1.0,
     ) -> None:
         super().__init__(matrix, activation, dtype)
-        self._offset, self._origin = offset, origin
+        self._offset, self._origin, self._input_scale = offset, origin, input_scale
         if offset is not None:
             self.symmetry = Symmetry()
 
@@ -48,6 +50,11 @@ class FirstLayerMap(RandomFeatureMap):
     def has_offset(self) -> bool:  # type: ignore[override]
         """Whether the layer has a bias."""
         return self._offset is not None
+
+    @property
+    def offset(self) -> torch.Tensor | None:
+        """b (p,), if there is one."""
+        return self._offset
 
     @property
     def module(self) -> Any:
@@ -77,7 +84,7 @@ class FirstLayerMap(RandomFeatureMap):
         """act'_i o sum_j (x_i . x_j) act'_j o c_j, and 1 more than x_i . x_j if the layer has a bias."""
         inputs = self._checked(inputs)
         slopes = self.linearise(inputs).slopes
-        kernel = inputs @ inputs.T + (1.0 if self.has_offset else 0.0)
+        kernel = self._input_scale**2 * inputs @ inputs.T + (1.0 if self.has_offset else 0.0)
         return slopes * (kernel @ (slopes * cotangents))
 
     def _like(
@@ -90,7 +97,12 @@ class FirstLayerMap(RandomFeatureMap):
         matrix = self.matrix if rows is None else self.matrix.subset(rows)
         offset = self._offset if rows is None or self._offset is None else self._offset[rows]
         return type(self)(
-            matrix, activation or self.activation, dtype or self.dtype, offset=offset, origin=self._origin
+            matrix,
+            activation or self.activation,
+            dtype or self.dtype,
+            offset=offset,
+            origin=self._origin,
+            input_scale=self._input_scale,
         )
 
     def _shifted(self, linear: torch.Tensor, rows: slice) -> torch.Tensor:

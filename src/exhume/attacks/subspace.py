@@ -1,0 +1,249 @@
+"""The subspace attack: reconstruction inside a subspace that holds the data, with the wall at p = rn, not p = dn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from exhume import law, subspaces
+from exhume.attacks.ambiguities import norms_and_labels
+from exhume.attacks.base import Attack, Problem, Proposal, counted
+from exhume.attacks.exact import Exact, affords_double, polish
+from exhume.attacks.floor import stands_clear
+from exhume.attacks.inside import inside, lift
+from exhume.attacks.monitor import Monitor
+from exhume.attacks.retrace import Retraced, Retracing, Start
+from exhume.attacks.search import FOUND, Outcome
+from exhume.attacks.spectral import moment_spectrum, strongest_output
+from exhume.errors import InputError
+from exhume.features import DenseMatrix, FirstLayerMap
+from exhume.features.both_ends import BothEnds
+from exhume.reconstruction import Stop
+from exhume.solvers import Inner, Patience, levenberg_marquardt
+from exhume.subspaces import DataSubspace
+from exhume.target import Target
+
+# Relative residual up to which retracing the training is worth a try.
+_NEAR = 0.3
+_BETWEEN = Patience(40, 1e-10, window=4, fall=0.97)
+
+
+@dataclass(frozen=True)
+class Subspace(Attack):
+    """Finds a subspace that holds the data and solves the span equation inside it, as `exact` would.
+
+    Attributes:
+        source: "auto" takes a given subspace (`Knowledge.subspace`), else that of the first layer's displacement, else,
+            for random features, one estimated from moments; or one of "given", "first-layer", "moments".
+        dim: of a subspace estimated from moments.
+        refine: where the initial weights of a two-layer network are known, use features at both ends of training and
+            retrace it.
+        polish: solve the equation once more in all dimensions, from what was found in the subspace.
+        max_starts: independent starts at most.
+    """
+
+    name: ClassVar[str] = "subspace"
+    estimates_samples: ClassVar[bool] = True
+
+    source: Literal["auto", "given", "first-layer", "moments"] = "auto"
+    dim: int | None = None
+    refine: bool = True
+    polish: bool = False
+    max_starts: int = 8
+
+    def __post_init__(self) -> None:
+        if self.max_starts < 1:
+            raise InputError(f"max_starts must be at least 1, got {self.max_starts}")
+        if self.dim is not None and self.dim < 2:
+            raise InputError(f"dim must be at least 2, got {self.dim}")
+
+    def counts(self, target: Target, num_samples: int) -> tuple[int, int]:
+        """As for the last layer, with the dimension of the subspace, as far as it is known beforehand, in d's place."""
+        known = target.knowledge
+        dim = target.features.input_dim
+        if self.source != "moments" and known.subspace is not None:
+            dim = min(dim, len(known.subspace))
+        elif self.source in ("auto", "first-layer") and target.model is not None:
+            dim = min(dim, num_samples + known.known_samples)
+        return law.count(
+            target.num_parameters,
+            self.dim or dim,
+            num_samples + known.known_samples,
+            target.num_outputs,
+            norms_open=target.features.symmetry.identifies_norm and known.norm is None,
+            known_samples=known.known_samples,
+        )
+
+    def run(self, problem: Problem) -> Proposal:
+        """Finds the subspace, solves inside it, and lifts what it found."""
+        space = self._space(problem)
+        if problem.num_samples is None and space.num_samples is not None:
+            count = max(1, space.num_samples - problem.target.knowledge.known_samples)
+            problem = replace(problem, num_samples=count)
+        within = inside(problem, space)
+        proposal = self._between_ends(problem, within, space) if self.refine else None
+        if proposal is None:
+            proposal = Exact(max_starts=self.max_starts).run(within)
+            proposal = replace(proposal, judged=within)
+        if self.polish:
+            return self._polished(problem, proposal, space)
+        evidence = {"subspace": space.source, "subspace_dim": space.dim, "rank": space.num_samples}
+        return replace(
+            proposal,
+            lift=lambda rows: lift(space, rows),
+            evidence=proposal.evidence | evidence | {"singular_values": list(space.spectrum)},
+            notes=(space.sentence, *proposal.notes),
+        )
+
+    def _space(self, problem: Problem) -> DataSubspace:
+        target, source = problem.target, self.source
+        model = target.known_model
+        if source == "given" or (source == "auto" and target.knowledge.subspace is not None):
+            if target.knowledge.subspace is None:
+                raise InputError("no subspace is given; put one into the target's knowledge (--know subspace=FILE)")
+            return subspaces.given(target.knowledge.subspace.to(target.features.dtype))
+        if source == "first-layer" or (source == "auto" and model is not None):
+            if model is None:
+                raise InputError("there is no trained first layer: random features do not move; valid: given, moments")
+            return subspaces.from_first_layer(model, target.input_shape, problem.generator)
+        if not problem.features.is_row_map:
+            raise InputError("moments show a subspace of features of the form act(V x) only; give one")
+        return _from_moments(problem, self.dim)
+
+    def _between_ends(self, problem: Problem, within: Problem, space: DataSubspace) -> Proposal | None:
+        """With features at both ends of training, and retraced; None if the initial weights are not known."""
+        start = _initial_weights(problem, space)
+        if start is None:
+            return None
+        count = within.num_samples
+        assert count is not None
+        assert isinstance(within.target.features, FirstLayerMap)
+        initial = FirstLayerMap(
+            DenseMatrix(start.first * start.input_scale),
+            start.activation,
+            within.target.features.dtype,
+            input_scale=start.input_scale,
+        )
+        ends = replace(within, features=within.features.instead(BothEnds(initial, within.target.features), 2.0))
+        monitor = Monitor(ends, max_starts=self.max_starts, max_seconds=None)
+        outcome, found = self._search(ends, within, monitor, count)
+        if outcome is None:
+            return found
+        retraced = None
+        if math.sqrt(ends.span().at(outcome.rows).loss) < _NEAR:
+            retraced = Retracing(ends, within.target.features, start, monitor.count)(outcome.rows)
+        return _concluded(ends, outcome, retraced, monitor)
+
+    def _search(
+        self, ends: Problem, within: Problem, monitor: Monitor, count: int
+    ) -> tuple[Outcome | None, Proposal | None]:
+        """Rows that solve the equation with features at both ends.
+
+        One output alone leaves too many bad minima to random rows: there the search of `exact` finds the place first.
+        """
+        if ends.target.num_outputs > 1:
+            return monitor.direct(count, self.max_starts), None
+        first = Exact(max_starts=self.max_starts).run(within)
+        if not first.stop.trusted or first.samples.shape[0] != count:
+            return None, replace(first, judged=within)
+        span = ends.span(ends.features.with_dtype(torch.float64), ridge=1e-10)
+        radius = None if ends.norms_open else ends.radius
+        point = levenberg_marquardt(
+            span, first.samples.double(), _BETWEEN, radius=radius, inner=Inner(30, 0.03), watch=monitor.count
+        )
+        clear = stands_clear(span, point, counted(ends.target, count)[1])
+        return Outcome(point.rows, False, False, 1, monitor.steps, floor=clear), None
+
+    def _polished(self, problem: Problem, proposal: Proposal, space: DataSubspace) -> Proposal:
+        """Solved once more in all dimensions."""
+        count = proposal.samples.shape[0]
+        equations, unknowns = counted(problem.target, count)
+        if equations <= unknowns:
+            raise InputError(
+                f"{equations} equations cannot determine {unknowns} unknowns in all dimensions: leave out polish"
+            )
+        monitor = Monitor(problem, max_starts=1, max_seconds=None)
+        radius = None if problem.norms_open else problem.radius
+        samples = lift(space, proposal.samples)
+        rows = samples if radius is None else samples * (radius / samples.norm(dim=1, keepdim=True))
+        rows = polish(problem, rows, radius, affords_double(problem.target), monitor)
+        sizes = torch.ones((count, 1)) if radius is None else samples.norm(dim=1, keepdim=True) / radius
+        return replace(
+            proposal,
+            samples=rows * sizes.to(rows),
+            judged=None,
+            displacement=None,
+            drift_floor=None,
+            drift_errors=(),
+            notes=(space.sentence, *proposal.notes, "Polished in all dimensions."),
+        )
+
+
+def _initial_weights(problem: Problem, space: DataSubspace) -> Start | None:
+    """Of a two-layer network all of whose weights are known before training; None of anything else."""
+    model, body = problem.target.known_model, problem.target.features
+    if model is None or problem.num_samples is None or not isinstance(body, FirstLayerMap) or body.has_offset:
+        return None
+    first = [name for name in model.trained if not model.in_head(name)]
+    heads = [name for name in model.trained if model.in_head(name)]
+    if len(first) != 1 or len(heads) != 1 or not {*first, *heads} <= set(model.initial):
+        return None
+    before, head = model.initial[first[0]], model.initial[heads[0]]
+    if problem.target.surviving is not None:
+        before, head = before[problem.target.surviving], head[:, problem.target.surviving]
+    scale = math.sqrt(body.input_dim / space.dim)
+    columns = space.basis.to(body.device, body.dtype).T
+    return Start(before.to(columns) @ columns, head.to(columns), body.activation.name, scale)
+
+
+def _from_moments(problem: Problem, dim: int | None) -> DataSubspace:
+    """The strongest directions of the second moment of the weights, and their linear part."""
+    features, count = problem.features, dim or problem.num_samples
+    if count is None:
+        raise InputError("moments do not tell the dimension of the subspace; pass dim (--option dim=R)")
+    count = min(count, features.input_dim)
+    theta = problem.target.displacement
+    linear = features.pull_back(theta)
+    values, vectors = moment_spectrum(features, strongest_output(theta), count, problem.generator)
+    strongest = vectors[:, values.abs().argsort(descending=True)].T
+    rows = torch.cat([linear, strongest])[: max(count, len(linear))]
+    basis = torch.linalg.qr(rows.T)[0].T[:count].contiguous()
+    return DataSubspace(basis, "moments", tuple(values.abs().sort(descending=True).values[: count + 3].tolist()))
+
+
+def _concluded(ends: Problem, outcome: Outcome, retraced: Retraced | None, monitor: Monitor) -> Proposal:
+    """The proposal: samples with norms and labels, and the equation that they solve."""
+    target = ends.target
+    rows = outcome.rows if retraced is None else retraced.samples
+    count = rows.shape[0]
+    trained = target.features.with_dtype(rows.dtype)
+    labelled = norms_and_labels(rows, target.outputs(trained.forward(rows)), trained.symmetry, target.knowledge)
+    settled = outcome.settled
+    notes = ["Drift: features at both ends of training."]
+    extra: dict[str, Any] = {}
+    if retraced is not None:
+        span = ends.span(ends.features.with_dtype(rows.dtype), retraced.displacement)
+        point = span.at(rows)
+        settled = math.sqrt(point.loss) < FOUND or stands_clear(span, point, counted(target, count)[1])
+        extra = {"displacement": retraced.displacement, "drift_errors": retraced.errors}
+        notes.append(
+            f"Drift: training retraced {retraced.rounds} times, which leaves a residual of {retraced.residual:.1e}."
+        )
+    stop = Stop.CONVERGED if outcome.found else Stop.FLOOR if settled else monitor.ended or Stop.STARTS_SPENT
+    return Proposal(
+        samples=labelled.samples,
+        labels=labelled.labels if trained.symmetry.parity != "odd" else None,
+        stop=stop,
+        steps=monitor.steps,
+        signs_determined=trained.symmetry.parity == "none",
+        norms_determined=labelled.norms_determined,
+        norms_solved=ends.norms_open,
+        judged=ends,
+        evidence={"starts": outcome.starts},
+        history=monitor.history_in_passes(count),
+        notes=(*notes, labelled.note),
+        **extra,
+    )
