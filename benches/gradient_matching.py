@@ -118,7 +118,7 @@ def main() -> None:
         training, others = pictures(case)
         network = networks.MLP(training.input_dim, **case.network, seed=2)
         trained = train(network, training.inputs, training.labels, **case.training)
-        drift = f"{100 * trained.drift:.2g} %"
+        drift = f"{round(100 * trained.drift, 1)} %"
         say(f"{case.name}: loss {trained.loss:.1e} after {trained.steps} steps, drift {drift}. {trained.note}")
         assert training.picture is not None
         mean, std = training.picture.mean, training.picture.std
