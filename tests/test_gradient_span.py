@@ -6,8 +6,9 @@ from torch import nn
 
 from exhume import data
 from exhume.errors import InputError
+from exhume.features.smooth_relu import softplus
 from exhume.gradient_span import GradientSpan, count_equations, margin_coefficients
-from exhume.networks import MLP
+from exhume.networks import MLP, ResNet, VisionTransformer
 from exhume.target import Target
 from exhume.victims import RandomFeatures
 
@@ -154,3 +155,33 @@ def test_margin_coefficients_give_the_gradient_of_the_margin(network):
     assert one.flatten().tolist() == [0.5, -1.0, 2.0, -3.0]
     three = margin_coefficients(torch.tensor([2.0]), torch.tensor([1]))(torch.tensor([[0.3, 5.0, 0.4]]))
     assert three.tolist() == [[0.0, 2.0, -2.0]]
+
+
+def convolutional():
+    """With running statistics, ReLUs in place and a biased head: a module of the user's own."""
+    torch.manual_seed(0)
+    body = (nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(inplace=True), nn.Flatten())
+    return nn.Sequential(*body, nn.Linear(3 * 36, 2)), (1, 8, 8)
+
+
+def transformer():
+    return VisionTransformer((1, 8, 8), 6, 2, depth=1, zero_head=False), (1, 8, 8)
+
+
+def residual():
+    return ResNet((1, 6, 6), 2, 2, blocks=1), (1, 6, 6)
+
+
+@pytest.mark.parametrize("make", [convolutional, transformer, residual], ids=lambda make: make.__name__)
+def test_any_module_can_be_descended_on(make):
+    module, shape = make()
+    target = Target.last_layer(module.double().eval(), input_shape=shape)
+    span = GradientSpan(target, from_initial=False)
+    assert set(span.names) == {name for name, _ in module.named_parameters()}
+    samples = rows(2, torch.Size(shape).numel()).requires_grad_()
+    coefficients, direction = rows(2, 2, seed=1), rows(2, torch.Size(shape).numel(), seed=2)
+    with softplus(5.0):
+        (slope,) = torch.autograd.grad(span.loss(samples, coefficients), samples)
+        step = 1e-5 * direction
+        ahead, behind = (float(span.loss(samples + move, coefficients).detach()) for move in (step, -step))
+    assert float((slope * direction).sum()) == pytest.approx((ahead - behind) / 2e-5, rel=1e-4)
