@@ -7,6 +7,7 @@ open; the fitted nuisance then decides: the linear part W = sum_i s_i a_i x_i / 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,8 +20,10 @@ from exhume.span import Point, Span
 
 Reflection = Literal["even", "odd", "linear", "constant", "none"]
 
-# Sign patterns that are tried one by one where only a few equations decide.
-_MOST_PATTERNS = 18
+# Samples up to which all patterns of their signs are tried where only a few equations decide, so many at a time.
+MOST_PATTERNS, _PATTERNS_AT_A_TIME = 22, 2**17
+# How many times better than any other a pattern must fit to be believed.
+_BETTER = 30.0
 # A sign solved for by least squares must be this near to -1 or +1, or it was not decided.
 _CLEAR = 0.25
 # How far outputs may be from a one-hot vector and still be taken for one.
@@ -90,8 +93,6 @@ def _linear_part(span: Span, point: Point) -> torch.Tensor:
 def _from_linear_part(span: Span, point: Point, activation: Activation) -> torch.Tensor | None:
     """Least squares for s in W + base = h sum_i s_i a_i x_i, (n,); base is the linear part that act itself brings."""
     samples, weights = point.samples.double(), point.coefficients.double()
-    if samples.shape[0] > weights.shape[1] * samples.shape[1]:
-        return None
     z = torch.ones((1,), dtype=torch.float64)
     half = float(activation.value(z) - activation.value(-z)) / 2
     assert isinstance(span.features, RowFeatureMap)
@@ -101,7 +102,27 @@ def _from_linear_part(span: Span, point: Point, activation: Activation) -> torch
         scale, base = half, half * weights.T @ samples
     goal = (_linear_part(span, point) + base).reshape(-1)  # (k d,)
     system = torch.einsum("nk,nd->kdn", weights, samples).reshape(-1, samples.shape[0]) * scale
+    if system.shape[1] > system.shape[0]:
+        return _best_pattern(system, goal)
     return torch.linalg.lstsq(system, goal[:, None]).solution[:, 0]
+
+
+def _best_pattern(system: torch.Tensor, goal: torch.Tensor) -> torch.Tensor | None:
+    """Signs s (n,) of system s = goal, by trying them all; None if there are too many, or none fits clearly best."""
+    count = system.shape[1]
+    if count > MOST_PATTERNS:
+        return None
+    places, best, rest = torch.arange(count), (math.inf, torch.empty(0)), math.inf
+    for codes in torch.arange(2**count).split(_PATTERNS_AT_A_TIME):
+        patterns = (((codes[:, None] >> places) & 1) * 2 - 1).to(system)
+        misfits = torch.linalg.vector_norm(patterns @ system.T - goal, dim=1)
+        least = torch.topk(misfits, min(2, len(misfits)), largest=False)
+        for misfit, index in zip(least.values.tolist(), least.indices.tolist(), strict=True):
+            if misfit < best[0]:
+                rest, best = best[0], (misfit, patterns[index])
+            else:
+                rest = min(rest, misfit)
+    return best[1] if _BETTER * best[0] < rest else None
 
 
 def _from_constant_part(span: Span, point: Point, activation: Activation) -> torch.Tensor | None:
@@ -114,12 +135,7 @@ def _from_constant_part(span: Span, point: Point, activation: Activation) -> tor
     count, outputs = weights.shape
     if count <= outputs:
         return torch.linalg.lstsq(half * weights.T, goal[:, None]).solution[:, 0]
-    if count > _MOST_PATTERNS:
-        return None
-    bits = torch.arange(2**count)[:, None] >> torch.arange(count)
-    patterns = (bits & 1).double().to(weights) * 2 - 1  # (2^n, n)
-    misfits = (half * patterns @ weights - goal).square().sum(1)
-    return patterns[misfits.argmin()]
+    return _best_pattern(half * weights.T, goal)
 
 
 @dataclass(frozen=True)

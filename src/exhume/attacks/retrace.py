@@ -29,9 +29,10 @@ _MUST_FALL = 0.8
 _PATIENCE = Patience(10, 1e-11, window=2, fall=0.9)
 _INNER = Inner(40, 0.01)
 _RIDGE = 1e-11
-_MOST_STEPS = 20_000
-# Steps of the retraced descent, in units of the largest stable one that `train` chooses by itself.
-_STEPS = (1.0, 0.2)
+_MOST_STEPS = 100_000
+# Steps of the retraced descent, in units of the stable one that `train` chooses by itself; the next is tried as long as
+# the path comes nearer to the one that was taken.
+_STEPS = (1.0, 0.2, 0.04)
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,10 @@ class Retracing:
         first = self._span.at(self._normed(samples.double()))
         best: _Trial | None = None
         for share in _STEPS:
-            found = self._follow(first.samples, share)
-            if best is None or found.residual < best.residual:
-                best = found
+            found = self._follow(first.samples if best is None else best.samples, share)
+            if best is not None and found.residual >= best.residual:
+                break
+            best = found
         assert best is not None
         if not best.residual < _MUST_FALL * math.sqrt(first.loss):
             return None
@@ -111,14 +113,24 @@ class Retracing:
     def _follow(self, samples: torch.Tensor, share: float) -> _Trial:
         best = self._evaluate(samples, share)
         for _ in range(_ROUNDS):
-            tries = [self._evaluate(self._solve(features, best), share) for features in (self._ends, self._trained)]
-            nearest = min(tries, key=lambda trial: trial.residual)
+            nearest = self._next(best, share)
             fell = nearest.residual < _FALL * best.residual
             if nearest.residual < best.residual:
                 best = nearest
             if not fell:
                 break
         return best
+
+    def _next(self, trial: _Trial, share: float) -> _Trial:
+        """The best place that a step leads to: whole, and if that does not help, in part; with either derivative."""
+        goals = [self._normed(self._solve(features, trial)) for features in (self._ends, self._trained)]
+        nearest = trial
+        for part in (1.0, 0.5, 0.2):
+            tries = [self._evaluate(torch.lerp(trial.samples, goal, part), share) for goal in goals]
+            nearest = min(tries, key=lambda each: each.residual)
+            if nearest.residual < _FALL * trial.residual:
+                break
+        return nearest
 
     def _evaluate(self, samples: torch.Tensor, share: float) -> _Trial:
         """The drift that training on the samples would have made, taken out."""

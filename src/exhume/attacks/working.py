@@ -6,7 +6,7 @@ import torch
 
 from exhume import activations
 from exhume.activations import Activation
-from exhume.attacks.ambiguities import reflection
+from exhume.attacks.ambiguities import MOST_PATTERNS, reflection
 from exhume.attacks.base import Problem, counted
 from exhume.features import RowFeatureMap
 from exhume.nuisance import Nuisance
@@ -28,7 +28,9 @@ def working_span(problem: Problem, count: int, dtype: torch.dtype = torch.float3
     equations, unknowns = counted(problem.target, count)
     left = equations - problem.target.num_outputs * features.input_dim
     plain = features.has_offset  # act(V x + b) has no such symmetries to take out
-    enough = left > _EQUATIONS_LEFT * unknowns
+    # With many more samples than the linear part has numbers, it could not tell their signs afterwards.
+    decides = count <= max(MOST_PATTERNS, problem.target.num_outputs * features.input_dim)
+    enough = left > _EQUATIONS_LEFT * unknowns and decides
     linear = enough and activation.parity != "even" and not plain
     if linear and activation == activations.get("relu"):
         features = features.with_activation("abs")
