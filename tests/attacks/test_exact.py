@@ -90,13 +90,28 @@ def test_several_outputs_are_used_together():
     assert judged.error < 1e-4
 
 
-def test_more_samples_than_inputs_leave_signs_open_and_say_so():
-    generator = torch.Generator().manual_seed(3)
-    rows = torch.randn((7, 4), generator=generator, dtype=torch.float64)
-    features = RandomFeatureMap(GaussianMatrix(600, 4, seed=0), "relu", torch.float64)
-    theta = torch.randn((1, 7), generator=generator, dtype=torch.float64) @ features.forward(rows)
-    span = Span(features.with_activation("abs"), theta, Nuisance(linear=True))
-    signs = choose_signs(span, span.at(rows), activations.get("relu"))
+@pytest.fixture
+def signs_of_more_samples_than_inputs():
+    def choose(count):
+        generator = torch.Generator().manual_seed(3)
+        rows = torch.randn((count, 4), generator=generator, dtype=torch.float64)
+        features = RandomFeatureMap(GaussianMatrix(600, 4, seed=0), "relu", torch.float64)
+        theta = torch.randn((1, count), generator=generator, dtype=torch.float64) @ features.forward(rows)
+        span = Span(features.with_activation("abs"), theta, Nuisance(linear=True))
+        flipped = rows * torch.tensor([-1.0, 1.0]).repeat(count)[:count, None]
+        return rows, choose_signs(span, span.at(flipped), activations.get("relu"))
+
+    return choose
+
+
+def test_signs_of_more_samples_than_inputs_are_found_by_trying_them_all(signs_of_more_samples_than_inputs):
+    rows, signs = signs_of_more_samples_than_inputs(7)
+    assert signs.determined
+    assert torch.equal(signs.samples, rows)
+
+
+def test_too_many_samples_for_the_inputs_leave_signs_open_and_say_so(signs_of_more_samples_than_inputs):
+    _, signs = signs_of_more_samples_than_inputs(25)
     assert not signs.determined
     assert "more samples than equations" in signs.note
 

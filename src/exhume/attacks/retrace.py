@@ -87,14 +87,23 @@ class Retracing:
         trained: the features of the trained body, with the derivatives that tell where to go next if those do not.
         start: the initial weights.
         watch: called after every accepted step of the solver.
+        max_passes: budget; what comes after it is not begun.
     """
 
-    def __init__(self, problem: Problem, trained: FeatureMap, start: Start, watch: Callable[[Point], bool]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        trained: FeatureMap,
+        start: Start,
+        watch: Callable[[Point], bool],
+        max_passes: float,
+    ) -> None:
         self._problem, self._start, self._watch = problem, start, watch
         self._ends, self._trained = problem.features.with_dtype(torch.float64), trained.with_dtype(torch.float64)
         self._theta = problem.target.displacement.double()
         self._span = problem.span(self._ends, self._theta, ridge=_RIDGE)
         self._rounds, self._stable = 0, 0.0
+        self._most_passes = problem.features.ledger.passes + max_passes
 
     def __call__(self, samples: torch.Tensor) -> Retraced | None:
         """Retraces from samples that nearly solve the equation; None if that does not make it fit better."""
@@ -105,6 +114,8 @@ class Retracing:
             if best is not None and found.residual >= best.residual:
                 break
             best = found
+            if self._spent():
+                break
         assert best is not None
         if not best.residual < _MUST_FALL * math.sqrt(first.loss):
             return None
@@ -117,7 +128,7 @@ class Retracing:
             fell = nearest.residual < _FALL * best.residual
             if nearest.residual < best.residual:
                 best = nearest
-            if not fell:
+            if not fell or self._spent():
                 break
         return best
 
@@ -128,9 +139,12 @@ class Retracing:
         for part in (1.0, 0.5, 0.2):
             tries = [self._evaluate(torch.lerp(trial.samples, goal, part), share) for goal in goals]
             nearest = min(tries, key=lambda each: each.residual)
-            if nearest.residual < _FALL * trial.residual:
+            if nearest.residual < _FALL * trial.residual or self._spent():
                 break
         return nearest
+
+    def _spent(self) -> bool:
+        return self._problem.features.ledger.passes > self._most_passes
 
     def _evaluate(self, samples: torch.Tensor, share: float) -> _Trial:
         """The drift that training on the samples would have made, taken out."""

@@ -19,10 +19,11 @@ from exhume.attacks.retrace import Retraced, Retracing, Start
 from exhume.attacks.search import FOUND, Outcome
 from exhume.attacks.spectral import moment_spectrum, strongest_output
 from exhume.errors import InputError
-from exhume.features import DenseMatrix, FirstLayerMap
+from exhume.features import DenseMatrix, FeatureMap, FirstLayerMap
 from exhume.features.both_ends import BothEnds
 from exhume.reconstruction import Stop
 from exhume.solvers import Inner, Patience, levenberg_marquardt
+from exhume.span import Span
 from exhume.subspaces import DataSubspace
 from exhume.target import Target
 
@@ -41,6 +42,7 @@ class Subspace(Attack):
         dim: of a subspace estimated from moments.
         refine: where the initial weights of a two-layer network are known, use features at both ends of training and
             retrace it.
+        retrace_passes: budget of the retracing, in feature passes; 0 leaves it out.
         polish: solve the equation once more in all dimensions, from what was found in the subspace.
         max_starts: independent starts at most.
     """
@@ -51,12 +53,15 @@ class Subspace(Attack):
     source: Literal["auto", "given", "first-layer", "moments"] = "auto"
     dim: int | None = None
     refine: bool = True
+    retrace_passes: float = 600.0
     polish: bool = False
     max_starts: int = 8
 
     def __post_init__(self) -> None:
         if self.max_starts < 1:
             raise InputError(f"max_starts must be at least 1, got {self.max_starts}")
+        if self.retrace_passes < 0:
+            raise InputError(f"retrace_passes must not be negative, got {self.retrace_passes}")
         if self.dim is not None and self.dim < 2:
             raise InputError(f"dim must be at least 2, got {self.dim}")
 
@@ -133,8 +138,10 @@ class Subspace(Attack):
         if outcome is None:
             return found
         retraced = None
-        if math.sqrt(ends.span().at(outcome.rows).loss) < _NEAR:
-            retraced = Retracing(ends, within.target.features, start, monitor.count)(outcome.rows)
+        budget = min(self.retrace_passes, problem.max_passes - problem.features.ledger.passes)
+        if budget > 0 and monitor.ended is None and math.sqrt(ends.span().at(outcome.rows).loss) < _NEAR:
+            retracing = Retracing(ends, within.target.features, start, monitor.count, budget)
+            retraced = retracing(outcome.rows)
         return _concluded(ends, outcome, retraced, monitor)
 
     def _search(
@@ -199,6 +206,11 @@ def _initial_weights(problem: Problem, space: DataSubspace) -> Start | None:
     return Start(before.to(columns) @ columns, head.to(columns), body.activation.name, scale)
 
 
+def _known_features(target: Target, features: FeatureMap) -> torch.Tensor | None:
+    known = target.knowledge.samples
+    return None if known is None else features.forward(known.to(features.device, features.dtype))
+
+
 def _from_moments(problem: Problem, dim: int | None) -> DataSubspace:
     """The strongest directions of the second moment of the weights, and their linear part."""
     features, count = problem.features, dim or problem.num_samples
@@ -222,13 +234,14 @@ def _concluded(ends: Problem, outcome: Outcome, retraced: Retraced | None, monit
     trained = target.features.with_dtype(rows.dtype)
     labelled = norms_and_labels(rows, target.outputs(trained.forward(rows)), trained.symmetry, target.knowledge)
     settled = outcome.settled
-    notes = ["Drift: features at both ends of training."]
-    extra: dict[str, Any] = {}
+    plain = Span(trained, target.displacement, fixed=_known_features(target, trained)).at(labelled.samples)
+    extra: dict[str, Any] = {"drift_floor": math.sqrt(plain.loss)}
+    notes = [f"Drift: {extra['drift_floor']:.1e} with the trained features alone; solved with those at both ends."]
     if retraced is not None:
         span = ends.span(ends.features.with_dtype(rows.dtype), retraced.displacement)
         point = span.at(rows)
         settled = math.sqrt(point.loss) < FOUND or stands_clear(span, point, counted(target, count)[1])
-        extra = {"displacement": retraced.displacement, "drift_errors": retraced.errors}
+        extra |= {"displacement": retraced.displacement, "drift_errors": retraced.errors}
         notes.append(
             f"Drift: training retraced {retraced.rounds} times, which leaves a residual of {retraced.residual:.1e}."
         )
