@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from exhume.attacks import last_sample
 from exhume.attacks.floor import stands_clear
 from exhume.attacks.search import FOUND, Outcome, drop_rows
 from exhume.attacks.spectral import random_rows, spectral_rows
@@ -156,6 +157,11 @@ class DirectSearch:
         rows, features = self._random(self.count, generator), self.span.features
         if self.count > 1 or not (isinstance(features, CountedFeatures) and features.is_row_map):
             return rows
+        if last_sample.applies(self.span):
+            solved = last_sample.last_sample(self.span, 1 if start % 2 else -1) if start <= 2 else None
+            if solved is not None:
+                return onto_sphere(solved, self._radius)
+            start = max(1, start - 2)
         along = features.pull_back(self.span.without_nuisance().sum(0, keepdim=True))
         along = onto_sphere(along, self._radius) * (1 if start % 2 else -1)
         return along if start <= 2 else onto_sphere(along + rows, self._radius)
