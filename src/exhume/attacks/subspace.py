@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -19,8 +20,10 @@ from exhume.attacks.retrace import Retraced, Retracing, Start
 from exhume.attacks.search import FOUND, Outcome
 from exhume.attacks.spectral import moment_spectrum, strongest_output
 from exhume.errors import InputError
-from exhume.features import DenseMatrix, FeatureMap, FirstLayerMap
+from exhume.features import FeatureMap, FirstLayerMap, ModuleFeatureMap
 from exhume.features.both_ends import BothEnds
+from exhume.features.reduced import reduced
+from exhume.features.stored import fastest
 from exhume.reconstruction import Stop
 from exhume.solvers import Inner, Patience, levenberg_marquardt
 from exhume.span import Span
@@ -120,26 +123,20 @@ class Subspace(Attack):
 
     def _between_ends(self, problem: Problem, within: Problem, space: DataSubspace) -> Proposal | None:
         """With features at both ends of training, and retraced; None if the initial weights are not known."""
-        start = _initial_weights(problem, space)
-        if start is None:
+        initial, count = _initial_features(problem.target), within.num_samples
+        if initial is None or count is None:
             return None
-        count = within.num_samples
-        assert count is not None
-        assert isinstance(within.target.features, FirstLayerMap)
-        initial = FirstLayerMap(
-            DenseMatrix(start.first * start.input_scale),
-            start.activation,
-            within.target.features.dtype,
-            input_scale=start.input_scale,
-        )
-        ends = replace(within, features=within.features.instead(BothEnds(initial, within.target.features), 2.0))
+        both = BothEnds(reduced(initial, space.basis), within.target.features)
+        ends = replace(within, features=within.features.instead(both, 2.0))
         monitor = Monitor(ends, max_starts=self.max_starts, max_seconds=None)
         outcome, found = self._search(ends, within, monitor, count)
         if outcome is None:
             return found
         retraced = None
+        start = _initial_weights(problem, space)
         budget = min(self.retrace_passes, problem.max_passes - problem.features.ledger.passes)
-        if budget > 0 and monitor.ended is None and math.sqrt(ends.span().at(outcome.rows).loss) < _NEAR:
+        near = math.sqrt(ends.span().at(outcome.rows).loss) < _NEAR
+        if start is not None and budget > 0 and monitor.ended is None and near:
             retracing = Retracing(ends, within.target.features, start, monitor.count, budget)
             retraced = retracing(outcome.rows)
         return _concluded(ends, outcome, retraced, monitor)
@@ -189,10 +186,22 @@ class Subspace(Attack):
         )
 
 
+def _initial_features(target: Target) -> FeatureMap | None:
+    """The features before training; None if some weights of the body are not known."""
+    model, body = target.known_model, target.feature_map
+    if model is None or not {name for name in model.trained if not model.in_head(name)} <= set(model.initial):
+        return None
+    module = copy.deepcopy(model.module)
+    module.load_state_dict({name: model.initial[name] for name in model.trained if name in model.initial}, strict=False)
+    has_bias = body.bias if isinstance(body, ModuleFeatureMap) else False
+    before = fastest(ModuleFeatureMap(module, model.head, target.input_shape, bias=has_bias))
+    return before if target.surviving is None else before.subset(target.surviving)
+
+
 def _initial_weights(problem: Problem, space: DataSubspace) -> Start | None:
     """Of a two-layer network all of whose weights are known before training; None of anything else."""
     model, body = problem.target.known_model, problem.target.features
-    if model is None or problem.num_samples is None or not isinstance(body, FirstLayerMap) or body.has_offset:
+    if model is None or not isinstance(body, FirstLayerMap) or body.has_offset:
         return None
     first = [name for name in model.trained if not model.in_head(name)]
     heads = [name for name in model.trained if model.in_head(name)]

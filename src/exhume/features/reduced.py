@@ -30,10 +30,10 @@ def reduced(feature_map: FeatureMap, basis: torch.Tensor) -> FeatureMap:
     columns = scale * basis.to(entries).T
     for rows, part in feature_map.matrix.chunks(feature_map.dtype):
         entries[rows] = part @ columns
-    offset = feature_map.offset if isinstance(feature_map, FirstLayerMap) else None
-    return FirstLayerMap(
-        DenseMatrix(entries), feature_map.activation, feature_map.dtype, offset=offset, input_scale=scale
-    )
+    matrix, activation, dtype = DenseMatrix(entries), feature_map.activation, feature_map.dtype
+    if not isinstance(feature_map, FirstLayerMap):
+        return RandomFeatureMap(matrix, activation, dtype)
+    return FirstLayerMap(matrix, activation, dtype, offset=feature_map.offset, input_scale=scale)
 
 
 class ReducedMap:
