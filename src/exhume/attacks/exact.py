@@ -113,7 +113,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     patience = Patience(0 if outcome.found or monitor.ended else 8, window=3)
     point = levenberg_marquardt(span, outcome.rows, patience, radius=radius, inner=Inner(20, 0.03))
     free_norms = problem.norms_open
-    double = affords_double(target)
+    double = _affords_double(target)
     settled = outcome.settled
     if free_norms and settled:
         span, point = _free_the_norms(problem, count, point, double)
@@ -123,7 +123,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     samples = signs.samples
     drift = None
     if settled and not signs_open:
-        samples = polish(problem, samples, None if free_norms else radius, double, monitor)
+        samples = _polish(problem, samples, None if free_norms else radius, double, monitor)
         if not outcome.found:
             drift = take_out_drift(problem, samples, None if free_norms else radius, _DRIFT_RIDGE, monitor.count)
     if drift is not None:
@@ -148,10 +148,10 @@ def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Pro
     """Turns rows of the plain equation into samples: polished, or freed of drift, with norms and labels."""
     target, symmetry = problem.target, problem.features.symmetry
     radius = None if problem.norms_open else problem.radius
-    samples, drift, double = outcome.rows, None, affords_double(target)
+    samples, drift, double = outcome.rows, None, _affords_double(target)
     notes = ["Choices: solved directly on all coordinates from random rows."]
     if outcome.found:
-        samples = polish(problem, samples, radius, double, monitor)
+        samples = _polish(problem, samples, radius, double, monitor)
     elif outcome.floor:
         drift = take_out_drift(problem, samples, radius, _DRIFT_RIDGE, monitor.count)
     if drift is not None:
@@ -185,7 +185,7 @@ def _affords_subsets(problem: Problem, count: int) -> bool:
     return features.num_features >= 4 * (count + known + features.input_dim)
 
 
-def affords_double(target: Target) -> bool:
+def _affords_double(target: Target) -> bool:
     """Whether to polish in float64: always for a float64 victim, and where it is cheap."""
     wide = target.features.num_features * target.features.input_dim
     return target.features.dtype == torch.float64 or wide <= _CHEAP_IN_DOUBLE
@@ -207,7 +207,7 @@ def _free_the_norms(problem: Problem, count: int, point: Point, double: bool) ->
     return span, levenberg_marquardt(span, rows, patience, radius=None, inner=inner, damping=1e-4, least_damping=least)
 
 
-def polish(
+def _polish(
     problem: Problem, samples: torch.Tensor, radius: float | None, double: bool, monitor: Monitor
 ) -> torch.Tensor:
     """Solves the plain equation, nothing free, to the floor of its precision."""

@@ -12,26 +12,28 @@ import torch
 from exhume import law, subspaces
 from exhume.attacks.ambiguities import norms_and_labels
 from exhume.attacks.base import Attack, Problem, Proposal, counted
-from exhume.attacks.exact import Exact, affords_double, polish
+from exhume.attacks.exact import Exact, finish, finish_directly
 from exhume.attacks.floor import stands_clear
 from exhume.attacks.inside import inside, lift
 from exhume.attacks.monitor import Monitor
 from exhume.attacks.retrace import Retraced, Retracing, Start
 from exhume.attacks.search import FOUND, Outcome
 from exhume.attacks.spectral import moment_spectrum, strongest_output
+from exhume.attacks.working import RIDGE, working_span
 from exhume.errors import InputError
 from exhume.features import FeatureMap, FirstLayerMap, ModuleFeatureMap
 from exhume.features.both_ends import BothEnds
 from exhume.features.reduced import reduced
 from exhume.features.stored import fastest
 from exhume.reconstruction import Stop
-from exhume.solvers import Inner, Patience, levenberg_marquardt
+from exhume.solvers import Inner, Patience, levenberg_marquardt, onto_sphere
 from exhume.span import Span
 from exhume.subspaces import DataSubspace
 from exhume.target import Target
 
 # Relative residual up to which retracing the training is worth a try.
 _NEAR = 0.3
+_POLISH = Patience(60, 1e-6, window=6, fall=0.9)
 _BETWEEN = Patience(40, 1e-10, window=4, fall=0.97)
 
 
@@ -97,11 +99,12 @@ class Subspace(Attack):
             proposal = Exact(max_starts=self.max_starts).run(within)
             proposal = replace(proposal, judged=within)
         if self.polish:
-            return self._polished(problem, proposal, space)
+            proposal = self._polished(problem, proposal, space)
+        else:
+            proposal = replace(proposal, lift=lambda rows: lift(space, rows))
         evidence = {"subspace": space.source, "subspace_dim": space.dim, "rank": space.num_samples}
         return replace(
             proposal,
-            lift=lambda rows: lift(space, rows),
             evidence=proposal.evidence | evidence | {"singular_values": list(space.spectrum)},
             notes=(space.sentence, *proposal.notes),
         )
@@ -170,20 +173,18 @@ class Subspace(Attack):
                 f"{equations} equations cannot determine {unknowns} unknowns in all dimensions: leave out polish"
             )
         monitor = Monitor(problem, max_starts=1, max_seconds=None)
-        radius = None if problem.norms_open else problem.radius
-        samples = lift(space, proposal.samples)
-        rows = samples if radius is None else samples * (radius / samples.norm(dim=1, keepdim=True))
-        rows = polish(problem, rows, radius, affords_double(problem.target), monitor)
-        sizes = torch.ones((count, 1)) if radius is None else samples.norm(dim=1, keepdim=True) / radius
-        return replace(
-            proposal,
-            samples=rows * sizes.to(rows),
-            judged=None,
-            displacement=None,
-            drift_floor=None,
-            drift_errors=(),
-            notes=(space.sentence, *proposal.notes, "Polished in all dimensions."),
-        )
+        rows = onto_sphere(lift(space, proposal.samples).to(problem.features.dtype), problem.radius)
+        by_rows = problem.features.is_row_map and not problem.features.has_offset and problem.target.num_outputs == 1
+        span = working_span(problem, count) if by_rows else problem.span(ridge=RIDGE)
+        if span.num_linear:
+            rows = torch.cat([rows, span.first_linear()])
+        radius = None if problem.norms_open and not by_rows else problem.radius
+        point = levenberg_marquardt(span, rows, _POLISH, radius=radius, watch=monitor.count)
+        found = math.sqrt(point.loss) < FOUND
+        floor = not found and stands_clear(span, point, unknowns)
+        outcome = Outcome(point.rows, found, False, 1, monitor.steps, floor=floor)
+        polished = finish(problem, count, outcome, monitor) if by_rows else finish_directly(problem, outcome, monitor)
+        return replace(polished, notes=(*polished.notes, "Polished in all dimensions."))
 
 
 def _initial_features(target: Target) -> FeatureMap | None:
