@@ -53,13 +53,14 @@ class Signs:
     note: str
 
 
-def choose_signs(span: Span, point: Point, activation: Activation) -> Signs:
+def choose_signs(span: Span, point: Point, activation: Activation, known: torch.Tensor | None = None) -> Signs:
     """Decides the samples' signs from the nuisance that was fitted beside them.
 
     Args:
         span: the equation with its nuisance free.
         point: the fit.
         activation: the model's own; `span` may have worked with its even part, abs for relu.
+        known: (m, d) samples whose features are fixed in the equation.
     """
     kind = reflection(activation)
     if kind in ("even", "odd"):
@@ -69,7 +70,7 @@ def choose_signs(span: Span, point: Point, activation: Activation) -> Signs:
     if not free.get(kind, False):
         return Signs(point.samples, True, "Signs: solved for together with the samples.")
     if kind == "linear":
-        solved = _from_linear_part(span, point, activation)
+        solved = _from_linear_part(span, point, activation, known)
     else:
         solved = _from_constant_part(span, point, activation)
     if solved is None:
@@ -90,7 +91,9 @@ def _linear_part(span: Span, point: Point) -> torch.Tensor:
     return point.nuisance[:, : span.features.input_dim].double()
 
 
-def _from_linear_part(span: Span, point: Point, activation: Activation) -> torch.Tensor | None:
+def _from_linear_part(
+    span: Span, point: Point, activation: Activation, known: torch.Tensor | None
+) -> torch.Tensor | None:
     """Least squares for s in W + base = h sum_i s_i a_i x_i, (n,); base is the linear part that act itself brings."""
     samples, weights = point.samples.double(), point.coefficients.double()
     z = torch.ones((1,), dtype=torch.float64)
@@ -98,6 +101,9 @@ def _from_linear_part(span: Span, point: Point, activation: Activation) -> torch
     assert isinstance(span.features, RowFeatureMap)
     if span.features.activation.parity == "even":  # abs stands for relu, with coefficients a_i / 2
         scale, base = 1.0, torch.zeros_like(_linear_part(span, point))
+        if known is not None:  # they stand in W too, with the signs that they have
+            assert point.nuisance is not None
+            base = -point.nuisance[:, -len(known) :].double() @ known.to(samples)
     else:
         scale, base = half, half * weights.T @ samples
     goal = (_linear_part(span, point) + base).reshape(-1)  # (k d,)

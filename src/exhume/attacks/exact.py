@@ -117,7 +117,7 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     settled = outcome.settled
     if free_norms and settled:
         span, point = _free_the_norms(problem, count, point, double)
-    signs = choose_signs(span, point, activation)
+    signs = choose_signs(span, point, activation, target.knowledge.samples)
     signs_open = not signs.determined and activation.parity == "none"
     notes = [choices(span, activation, double), signs.note]
     samples = signs.samples

@@ -1,0 +1,106 @@
+"""The informed adversary: known samples leave the others to be found, and certificates count by them."""
+
+import math
+
+import pytest
+import torch
+
+import exhume
+from exhume import data
+from exhume.attacks.last_sample import last_sample
+from exhume.certificate import equations_seen
+from exhume.errors import InputError
+from exhume.features import CountedFeatures, GaussianMatrix, RandomFeatureMap
+from exhume.knowledge import Knowledge
+from exhume.networks import TwoLayer
+from exhume.span import Span
+from exhume.victims import RandomFeatures, train
+from exhume.victims.networks import target
+
+
+def problem(dim, width, activation, seed=0, samples=12, unknown=1, **known):
+    training = data.load("sphere", dim=dim, samples=samples, seed=seed)
+    victim = RandomFeatures(num_features=width, activation=activation, seed=seed).fit(training.inputs, training.labels)
+    knowledge = Knowledge(num_samples=samples, samples=training.inputs[unknown:], norm=math.sqrt(dim), **known)
+    return training, victim.target(knowledge=knowledge)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu+tanh", "softplus"])
+def test_last_sample_is_exact_at_twice_the_dimension(activation):
+    training, public = problem(40, 80, activation)
+    result = exhume.reconstruct(public)
+    assert result.certificate.verdict == "exact"
+    assert (result.certificate.equations, result.certificate.unknowns) == (80 - 11, 40)
+    assert result.samples.shape == (1, 40)
+    judged = exhume.score(result, training.inputs)
+    assert judged.error < 1e-3
+    assert judged.compared == "vectors"  # the norm is known
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_last_relu_sample_is_exact_if_enough_coordinates_feel_it_and_else_called_failed(seed):
+    training, public = problem(30, 60, "relu", seed=seed, samples=10)
+    active = int((public.features.forward(training.inputs[:1]) > 0).sum())
+    result = exhume.reconstruct(public)
+    error = exhume.score(result, training.inputs).error
+    if active > 30 and result.certificate.verdict == "exact":
+        assert error < 1e-3
+    else:
+        assert result.certificate.verdict == "failed"
+
+
+def test_linear_program_separates_a_single_relu_sample():
+    training = data.load("sphere", dim=30, samples=10, seed=3)
+    features = CountedFeatures.open(RandomFeatureMap(GaussianMatrix(90, 30, seed=1), "relu", torch.float64), 1)
+    rows = training.inputs.double()
+    theta = torch.linspace(-1, 1, 10, dtype=torch.float64)[None] @ features.forward(rows)
+    span = Span(features, theta, fixed=features.forward(rows[1:]))
+    found = last_sample(span, -1)  # the first coefficient is -1
+    assert float(torch.nn.functional.cosine_similarity(found, rows[:1])) > 1 - 1e-8
+
+
+def test_several_unknown_samples_are_found_among_many():
+    training, public = problem(30, 250, "relu", samples=20, unknown=4)
+    result = exhume.reconstruct(public)
+    assert result.certificate.unknowns == 4 * 30
+    assert exhume.score(result, training.inputs).error < 1e-3
+
+
+def test_too_few_equations_for_the_unknown_ones_are_refused():
+    _, public = problem(40, 48, "gelu")
+    with pytest.raises(InputError, match="37 equations cannot determine 40 unknowns"):
+        exhume.reconstruct(public)
+
+
+def test_nothing_left_to_look_for_is_refused():
+    _, public = problem(20, 60, "gelu")
+    with pytest.raises(InputError, match="num_samples is 11 and 11 samples are known"):
+        exhume.reconstruct(public, num_samples=11)
+
+
+def test_strangers_among_the_known_samples_are_found_out():
+    _, public = problem(30, 120, "gelu", samples=6)
+    strangers = data.load("sphere", dim=30, samples=5, seed=9).inputs
+    result = exhume.reconstruct(public.assuming(samples=strangers))
+    assert result.certificate.verdict == "failed"
+
+
+def test_known_samples_help_networks_too():
+    digits = data.load("digits", samples=6, labels="one-hot")
+    trained = train(TwoLayer(64, 200, 10, seed=3), digits.inputs, digits.labels, stable=True)
+    public = target(trained, knowledge=Knowledge.about(digits.labels).knowing(samples=digits.inputs[2:]))
+    result = exhume.reconstruct(public)
+    judged = exhume.score(result, digits.inputs)
+    assert result.samples.shape[0] == judged.recovered == 2
+    assert result.certificate.unknowns == 2 * (63 + 10)
+
+
+def test_equations_that_no_unknown_sample_is_active_at_do_not_count():
+    features = RandomFeatureMap(GaussianMatrix(200, 10, seed=0), "relu", torch.float64)
+    rows = torch.randn((3, 10), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    theta = features.forward(rows).sum(0, keepdim=True)
+    known = features.forward(rows[1:])
+    span = Span(features, theta, fixed=known)
+    active = int((features.forward(rows[:1]) > 0).sum())
+    assert equations_seen(span, span.at(rows[:1]), seed=0) == active
+    assert 60 < active < 140
