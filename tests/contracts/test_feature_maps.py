@@ -13,7 +13,9 @@ from exhume.features import (
     ModuleFeatureMap,
     RandomFeatureMap,
 )
+from exhume.features.both_ends import BothEnds
 from exhume.features.gaussian import BLOCK_ROWS
+from exhume.features.reduced import reduced
 from exhume.networks import TwoLayer
 from exhume.target import Target, fastest
 
@@ -24,9 +26,13 @@ def normal(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
 
 
-def module_map(**options):
-    network = TwoLayer(DIM, 9, 2, "softplus").double().eval()
-    return ModuleFeatureMap(network, "head", (DIM,), **options)
+def module_map(dim=DIM, seed=0, **options):
+    network = TwoLayer(dim, 9, 2, "softplus", seed=seed).double().eval()
+    return ModuleFeatureMap(network, "head", (dim,), **options)
+
+
+def basis(rows, columns):
+    return torch.linalg.qr(normal(columns, rows))[0].T
 
 
 MAPS = {
@@ -42,10 +48,19 @@ MAPS = {
     "module-with-bias": lambda: module_map().with_bias(),
     "module-in-chunks": lambda: module_map(memory_budget=1),
     "module-pruned": lambda: module_map().subset(torch.tensor([0, 3, 4])),
+    "reduced-random": lambda: reduced(
+        RandomFeatureMap(GaussianMatrix(40, 9, seed=0), "tanh", torch.float64), basis(DIM, 9)
+    ),
+    "reduced-module": lambda: reduced(module_map(9), basis(DIM, 9)),
+    "both-ends": lambda: BothEnds(fastest(module_map()), fastest(module_map(seed=1))),
     "random-many-chunks": lambda: RandomFeatureMap(
         GaussianMatrix(2 * BLOCK_ROWS + 5, DIM, seed=0, memory_budget=0), "tanh", torch.float64
     ),
 }
+
+
+# Parts of other maps, which are made anew from those.
+UNSAVED = {"first-layer-with-bias", "module-pruned", "reduced-random", "reduced-module", "both-ends"}
 
 
 @pytest.fixture(params=sorted(MAPS))
@@ -90,7 +105,7 @@ def test_other_precision_is_the_same_map(feature_map, inputs):
     torch.testing.assert_close(single.forward(inputs).double(), feature_map.forward(inputs), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(set(MAPS) - {"first-layer-with-bias", "module-pruned"}))
+@pytest.mark.parametrize("name", sorted(set(MAPS) - UNSAVED))
 def test_description_and_tensors_rebuild_the_map(name, inputs, tmp_path):
     feature_map = MAPS[name]()
     Target(feature_map, torch.ones(feature_map.num_features)).save(tmp_path)

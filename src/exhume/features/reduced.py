@@ -80,6 +80,8 @@ class ReducedMap:
 
     def lift(self, rows: torch.Tensor) -> torch.Tensor:
         """scale z B, (m, d)."""
+        if rows.ndim != 2 or rows.shape[1] != self.input_dim:
+            raise InputError(f"inputs of shape {tuple(rows.shape)} do not fit a map of (m, {self.input_dim}) rows")
         return self._scale * rows.to(self._basis) @ self._basis
 
     def lower(self, rows: torch.Tensor) -> torch.Tensor:
