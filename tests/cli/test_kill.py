@@ -18,6 +18,7 @@ ATTACKS = {
     "exact": ("--option", "max_starts=1"),
     "kkt": ("--option", "max_steps=1500", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
     "ntk": ("--option", "max_steps=1500", "--option", "tolerance=0"),
+    "subspace": ("--option", "max_starts=1", "--option", "dim=30"),
 }
 
 
