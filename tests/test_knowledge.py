@@ -11,15 +11,22 @@ from exhume.knowledge import Knowledge
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"samples": torch.zeros(3)}, "samples are floating-point rows"),
+        ({"samples": torch.zeros(3)}, "samples are rows"),
         ({"samples": torch.zeros((0, 3))}, "rows of numbers"),
-        ({"samples": torch.zeros((2, 3), dtype=torch.int64)}, "floating-point rows"),
+        ({"samples": "abc"}, "expected rows of numbers, got a str"),
+        ({"labels": object()}, "expected rows of numbers, got a object"),
+        ({"samples": torch.zeros((1, 3))}, "a row of zeros"),
+        ({"samples": torch.ones((2, 3))}, "the same sample twice"),
+        ({"samples": torch.eye(3), "labels": torch.ones(3)}, "all 3 samples are known"),
+        ({"norm": float("inf")}, "must be finite"),
+        ({"pixel_mean": float("nan")}, "must be finite"),
+        ({"pixel_std": ()}, "must be positive"),
         ({"subspace": torch.full((2, 3), float("nan"))}, "NaN or infinite"),
         ({"norm": -1.0}, "norm"),
         ({"pixel_range": (1.0, 0.0)}, "must rise"),
         ({"pixel_std": (0.2, 0.0)}, "must be positive"),
         ({"num_samples": 3, "labels": torch.ones(4)}, "4 labels, but num_samples is 3"),
-        ({"num_samples": 2, "samples": torch.ones((2, 5))}, "all 2 samples are known"),
+        ({"num_samples": 2, "samples": torch.eye(2)}, "all 2 samples are known"),
         ({"secret": 1}, "secret"),
     ],
 )
@@ -70,8 +77,9 @@ def test_count_of_samples_and_known_ones():
 
 
 def test_arrays_and_lists_are_taken():
-    assert torch.equal(Knowledge(samples=np.ones((2, 3))).samples, torch.ones((2, 3), dtype=torch.float64))
+    assert torch.equal(Knowledge(samples=np.eye(3)).samples, torch.eye(3, dtype=torch.float64))
     assert Knowledge(subspace=[[1.0, 0.0]]).subspace.shape == (1, 2)
+    assert Knowledge(samples=np.array([[255, 3]])).samples.dtype == torch.float32
 
 
 def test_pixel_bounds_are_those_of_normalised_inputs():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -58,7 +59,7 @@ class Knowledge(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            problems = "; ".join(": ".join((*map(str, each["loc"]), each["msg"])) for each in error.errors())
             raise InputError(f"this cannot be known: {problems}") from error
 
     @field_validator(*_TENSORS, mode="before")
@@ -67,7 +68,12 @@ class Knowledge(BaseModel):
         """Arrays and lists are taken too; numbers must be finite."""
         if value is None:
             return None
-        tensor = torch.as_tensor(value).detach()
+        try:
+            tensor = torch.as_tensor(value).detach()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"expected rows of numbers, got a {type(value).__name__}") from error
+        if not tensor.is_floating_point():
+            tensor = tensor.to(torch.get_default_dtype())
         if tensor.numel() == 0 or tensor.ndim not in (1, 2):
             raise ValueError(f"expected rows of numbers, got a shape of {tuple(tensor.shape)}")
         if not bool(torch.isfinite(tensor).all()):
@@ -78,17 +84,25 @@ class Knowledge(BaseModel):
     def _consistent(self) -> Knowledge:
         for name in ("samples", "subspace"):
             rows = getattr(self, name)
-            if rows is not None and (rows.ndim != 2 or not rows.is_floating_point()):
-                raise ValueError(f"{name} are floating-point rows (m, d), not {rows.dtype} of {tuple(rows.shape)}")
+            if rows is not None and rows.ndim != 2:
+                raise ValueError(f"{name} are rows (m, d), not numbers of shape {tuple(rows.shape)}")
+        if self.samples is not None:
+            if bool((self.samples == 0).all(1).any()):
+                raise ValueError("samples hold a row of zeros, which leaves no trace in the weights")
+            if len(torch.unique(self.samples, dim=0)) < len(self.samples):
+                raise ValueError("samples hold the same sample twice")
+        numbers = (self.norm, *(self.pixel_range or ()), *_flat(self.pixel_mean), *_flat(self.pixel_std))
+        if any(number is not None and not math.isfinite(number) for number in numbers):
+            raise ValueError("norm and pixel numbers must be finite")
         if self.pixel_range is not None and not self.pixel_range[0] < self.pixel_range[1]:
             raise ValueError(f"pixel_range {self.pixel_range} must rise")
-        if self.pixel_std is not None and not min(torch.tensor(self.pixel_std).reshape(-1).tolist()) > 0:
+        if self.pixel_std is not None and not min(_flat(self.pixel_std), default=0.0) > 0:
             raise ValueError(f"pixel_std {self.pixel_std} must be positive")
         told = None if self.labels is None else int(self.labels.shape[0])
         if told is not None and self.num_samples not in (None, told):
             raise ValueError(f"{told} labels, but num_samples is {self.num_samples}")
-        if self.num_samples is not None and self.known_samples >= self.num_samples:
-            raise ValueError(f"all {self.num_samples} samples are known; nothing is left to look for")
+        if self.count is not None and self.known_samples >= self.count:
+            raise ValueError(f"all {self.count} samples are known; nothing is left to look for")
         return self
 
     @property
@@ -184,6 +198,11 @@ class Knowledge(BaseModel):
         elif labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all() and (labels.sum(1) == 1).all()):
             alphabet = "one-hot"
         return cls(num_samples=labels.shape[0], label_alphabet=alphabet)
+
+
+def _flat(value: Channels | None) -> tuple[float, ...]:
+    """One number or several, as a tuple."""
+    return () if value is None else value if isinstance(value, tuple) else (value,)
 
 
 def _per_entry(value: Channels | None, default: float, input_shape: tuple[int, ...]) -> torch.Tensor:

@@ -13,6 +13,9 @@ import torch
 
 from exhume.features import FeatureMap, RowFeatureMap
 
+# A ridge beyond this many times the mean diagonal helps no Gram matrix.
+_MOST_RIDGE = 1e4
+
 
 @dataclass(frozen=True)
 class Nuisance:
@@ -53,9 +56,7 @@ class NuisanceBasis:
             moment.diagonal().add_(1e-12 * moment.diagonal().mean())
             cross = self._rows.pull_back(self._given).double() if len(self._given) else moment[:0]
             corner = torch.cat([torch.cat([moment, cross.T], 1), torch.cat([cross, corner], 1)])
-        if fixed is not None:  # known samples may resemble each other
-            corner.diagonal().add_(1e-12 * corner.diagonal())
-        self._factor = torch.linalg.cholesky(corner)  # of N N^T
+        self._factor = cholesky(corner, 1e-12 if fixed is not None else 0.0)  # of N N^T
 
     def moments(self, rows: torch.Tensor) -> torch.Tensor:
         """rows N^T: (m, p) -> (m, q)."""
@@ -73,3 +74,15 @@ class NuisanceBasis:
     def solve(self, moments: torch.Tensor) -> torch.Tensor:
         """moments (N N^T)^-1: (m, q) -> (m, q)."""
         return torch.cholesky_solve(moments.double().T, self._factor).T.to(moments.dtype)
+
+
+def cholesky(gram: torch.Tensor, ridge: float) -> torch.Tensor:
+    """Cholesky factor of the Gram matrix; where rows coincide, the ridge grows until there is one."""
+    scale = float(gram.diagonal().abs().mean()) or 1.0  # rounding may leave a projected diagonal below zero
+    while True:
+        shifted = 0.5 * (gram + gram.T)
+        shifted.diagonal().add_(ridge * scale)
+        factor, info = torch.linalg.cholesky_ex(shifted)
+        if int(info) == 0 or ridge > _MOST_RIDGE or not bool(torch.isfinite(gram).all()):
+            return factor
+        ridge = max(100 * ridge, 1e-14)

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from exhume.features import FeatureMap, Linearisation, RowFeatureMap
-from exhume.nuisance import Nuisance, NuisanceBasis
-
-# A ridge beyond this many times the mean diagonal helps no Gram matrix.
-_MOST_RIDGE = 1e4
+from exhume.nuisance import Nuisance, NuisanceBasis, cholesky
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class Span:
             moments = self.basis.moments(features)  # (n, q)
             of_features = self.basis.solve(moments)
             gram -= of_features.double() @ moments.double().T
-        factor = _cholesky(gram, self.ridge)
+        factor = cholesky(gram, self.ridge)
         goal = self.displacement - at.features[count:] if self.num_linear else self.displacement
         residual, coefficients, nuisance = self._project(features, of_features, factor, goal)
         # Once more: the normal equations lose half the digits, a second sweep gives them back.
@@ -213,15 +210,3 @@ class Span:
         weights = torch.cholesky_solve(moments.double().T, factor).T.to(rows.dtype)
         nuisance = self.basis.solve(free) - weights @ of_features
         return rows - weights @ features - self.basis.combine(nuisance), weights, nuisance
-
-
-def _cholesky(gram: torch.Tensor, ridge: float) -> torch.Tensor:
-    """Cholesky factor of the Gram matrix; where rows coincide, the ridge grows until there is one."""
-    scale = float(gram.diagonal().abs().mean()) or 1.0  # rounding may leave a projected diagonal below zero
-    while True:
-        shifted = 0.5 * (gram + gram.T)
-        shifted.diagonal().add_(ridge * scale)
-        factor, info = torch.linalg.cholesky_ex(shifted)
-        if int(info) == 0 or ridge > _MOST_RIDGE or not bool(torch.isfinite(gram).all()):
-            return factor
-        ridge = max(100 * ridge, 1e-14)

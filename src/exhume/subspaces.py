@@ -22,7 +22,7 @@ from exhume.model import Model
 Source = Literal["given", "first-layer", "moments"]
 # A rank shows where singular values fall by this factor, from above to below these shares of the largest.
 _FALL, _LEAST, _MOST_LEFT = 20.0, 1e-4, 1e-2
-# Directions looked at first, doubled until the rank shows.
+# Directions looked at first, four times as many until the rank shows.
 _FIRST_LOOK = 64
 # Inputs up to which the matrix of a convolution's patches is written out, and inputs that it is applied to at a time.
 _MOST_INPUTS, _CHUNK = 4096, 64
@@ -68,6 +68,8 @@ class DataSubspace:
 def given(rows: torch.Tensor) -> DataSubspace:
     """The subspace that some rows (m, d) span."""
     _, sizes, directions = torch.linalg.svd(rows.double(), full_matrices=False)
+    if float(sizes[0]) == 0:
+        raise InputError("the rows of the given subspace are all zero")
     rank = int((sizes > 1e-6 * sizes[0]).sum())
     return DataSubspace(directions[:rank].to(rows.dtype), "given")
 
@@ -120,11 +122,13 @@ def _row_space(
             share = float((rest * old).sum() / old.square().sum().clamp_min(1e-30))
         found = _by_gap(weight - share * before, generator)
     if found is None:
-        known = "displacement of" if before is not None else "initial weights are not known, and the trained weights of"
+        blind = "" if before is not None else "initial weights are not known, and "
+        what = "trained weights" if before is None else "changes"
         raise InputError(
-            f"the {known} the first layer {name!r} ({weight.shape[0]} x {weight.shape[1]}) show no rank: their "
-            "singular values do not fall to rounding. It takes plain gradient descent from known initial weights, and "
-            "more rows and columns than samples (for a convolution, than patches of all samples); or give a subspace"
+            f"{blind}the {what} of the first layer {name!r} ({weight.shape[0]} x {weight.shape[1]}) show no rank: "
+            "their singular values do not fall to rounding. It takes plain gradient descent from known initial "
+            "weights, and more rows and columns than samples (for a convolution, than patches of all samples); or give "
+            "a subspace"
         )
     return found
 

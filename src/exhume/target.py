@@ -257,7 +257,7 @@ def _read_model(value: Any, feature_map: FeatureMap, initial: Path) -> Model | N
         return None
     try:
         names = tuple(str(name) for name in value["trained"])
-        return Model(module, str(value["head"]), names, files.LazyTensors(initial))
+        return Model(module, str(value["head"]), names, files.LazyTensors(initial) if initial.exists() else {})
     except (KeyError, TypeError) as error:
         raise FileError(f"{initial.parent} does not hold a whole victim: {error!r}") from error
 

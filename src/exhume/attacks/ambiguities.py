@@ -137,7 +137,8 @@ def _from_constant_part(span: Span, point: Point, activation: Activation) -> tor
     weights = point.coefficients.double()  # (n, k)
     z = torch.ones((1,), dtype=torch.float64)
     half = float(activation.value(z) + activation.value(-z)) / 2
-    goal = point.nuisance[:, -1].double() + half * weights.sum(0)  # (k,)
+    constant = -1 - (0 if span.fixed is None else span.fixed.shape[0])  # known samples stand behind it
+    goal = point.nuisance[:, constant].double() + half * weights.sum(0)  # (k,)
     count, outputs = weights.shape
     if count <= outputs:
         return torch.linalg.lstsq(half * weights.T, goal[:, None]).solution[:, 0]

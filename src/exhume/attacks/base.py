@@ -15,7 +15,7 @@ import torch
 from exhume.attacks.checkpoint import Checkpoint, fingerprint
 from exhume.certificate import Certificate, certify
 from exhume.errors import InputError
-from exhume.features import CountedFeatures
+from exhume.features import CountedFeatures, FeatureMap
 from exhume.law import count
 from exhume.randomness import generator_for, seed_for
 from exhume.reconstruction import Reconstruction, Stop
@@ -64,14 +64,17 @@ class Problem:
         return self.target.knowledge.norm or math.sqrt(self.features.input_dim)
 
     def span(
-        self, features: CountedFeatures | None = None, displacement: torch.Tensor | None = None, **options: Any
+        self, features: FeatureMap | None = None, displacement: torch.Tensor | None = None, **options: Any
     ) -> Span:
         """The span equation, the features of known samples in it; `options` are those of `Span`."""
         features = features or self.features
-        known = self.target.knowledge.samples
-        fixed = None if known is None else features.forward(known.to(features.device, features.dtype))
         theta = self.target.displacement if displacement is None else displacement
-        return Span(features, theta, fixed=fixed, **options)
+        return Span(features, theta, fixed=self.known_features(features), **options)
+
+    def known_features(self, features: FeatureMap) -> torch.Tensor | None:
+        """Features (m, p) of the known samples; None if there are none."""
+        known = self.target.knowledge.samples
+        return None if known is None else features.forward(known.to(features.device, features.dtype))
 
     def out_of_passes(self) -> bool:
         """Whether the budget of feature passes is spent."""
@@ -236,7 +239,7 @@ class Attack(ABC):
         equations, unknowns = self.counts(target, count)
         if equations <= unknowns and not allow_underdetermined:
             raise InputError(
-                f"{equations} equations cannot determine {unknowns} unknowns "
+                f"{max(equations, 0)} equations cannot determine {unknowns} unknowns "
                 f"({count} samples of dimension {target.features.input_dim}); "
                 "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
             )

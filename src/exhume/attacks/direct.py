@@ -114,7 +114,7 @@ class DirectSearch:
         while self._keep_going(state):
             if resumed and isinstance(self.span.features, CountedFeatures):
                 # The pass that a resumed run makes again was counted before it was interrupted.
-                self.span.features.ledger.add(-self.count, self.span.features.num_features)
+                self.span.features.refund(self.count)
             resumed = False
             point, ended = self._descend(state)
             if not ended and math.sqrt(point.loss) < _NEAR:

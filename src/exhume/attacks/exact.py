@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from exhume.attacks.drift import drift_of, take_out_drift
 from exhume.attacks.monitor import Monitor
 from exhume.attacks.sample_count import drop_while_solved, estimate_samples, samples_by_rank, visible_directions
 from exhume.attacks.search import Outcome
-from exhume.attacks.working import choices, working_span
+from exhume.attacks.working import HERMITE_ZERO, choices, working_span
 from exhume.errors import InputError
 from exhume.reconstruction import Stop
 from exhume.solvers import Inner, Patience, levenberg_marquardt
@@ -24,6 +25,8 @@ from exhume.target import Target
 _CHEAP_IN_DOUBLE = 2**24
 # How far the residual's eigenvalues must stand out from those of noise to be called structure.
 _STRUCTURE_MARGIN = 1.15
+# Relative residual up to which a minimum is trusted where structure in it could not be seen.
+_BLIND_RESIDUAL = 0.05
 # Starts of the direct search where another search can take over.
 _DIRECT_STARTS = 1
 _DRIFT_RIDGE = 1e-7
@@ -243,7 +246,11 @@ def _reason(problem: Problem, samples: torch.Tensor, outcome: Outcome, monitor: 
     if not outcome.reproduced:
         return monitor.ended or Stop.STARTS_SPENT
     span = problem.span(problem.features.with_dtype(samples.dtype))
-    left = span.at(samples).residual
+    point = span.at(samples)
+    left = point.residual
+    blind = abs(float(problem.features.activation.hermite(2)[2])) < HERMITE_ZERO  # odd: second moments see nothing
+    if blind and math.sqrt(point.loss) > _BLIND_RESIDUAL:
+        return Stop.STRUCTURED
     if visible_directions(span, left, problem.generator, margin=_STRUCTURE_MARGIN):
         return Stop.STRUCTURED
     return Stop.REPRODUCED

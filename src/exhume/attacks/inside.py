@@ -8,9 +8,13 @@ from dataclasses import replace
 import torch
 
 from exhume.attacks.base import Problem
+from exhume.errors import InputError
 from exhume.features.reduced import reduced
 from exhume.subspaces import DataSubspace
 from exhume.target import Target
+
+# Share of a known sample's norm that may lie outside the subspace.
+_OUTSIDE = 0.1
 
 
 def inside(problem: Problem, space: DataSubspace) -> Problem:
@@ -20,6 +24,8 @@ def inside(problem: Problem, space: DataSubspace) -> Problem:
     share = space.dim / target.features.input_dim
     features.ledger.add(space.dim, features.num_features)  # to project the rows of V
     known = target.knowledge
+    if known.samples is not None:
+        _check_inside(space, known.samples)
     knowledge = known.knowing(
         subspace=None,
         samples=None if known.samples is None else lower(space, known.samples),
@@ -28,6 +34,18 @@ def inside(problem: Problem, space: DataSubspace) -> Problem:
     body = reduced(target.features, basis)
     within = Target(body, target.displacement, knowledge, (space.dim,), trained_head=target.trained_head)
     return replace(problem, target=within, features=features.instead(body, share))
+
+
+def _check_inside(space: DataSubspace, samples: torch.Tensor) -> None:
+    """Refuses known samples that are not in the subspace."""
+    basis = space.basis.to(samples)
+    outside = samples - samples @ basis.T @ basis
+    share = float((outside.norm(dim=1) / samples.norm(dim=1)).max())
+    if share > _OUTSIDE:
+        raise InputError(
+            f"a known sample lies outside the subspace ({space.source}) by {100 * share:.2g} % of its norm; valid: "
+            f"at most {100 * _OUTSIDE:g} %"
+        )
 
 
 def lower(space: DataSubspace, samples: torch.Tensor) -> torch.Tensor:

@@ -163,7 +163,7 @@ class Retracing:
             trial.displacement,
             ridge=_RIDGE,
             squared_norm=self._span.squared_norm,
-            fixed=self._fixed(features),
+            fixed=self._problem.known_features(features),
         )
         radius = None if self._problem.norms_open else self._problem.radius
         rows = trial.samples if radius is None else onto_sphere(trial.samples, radius)
@@ -216,10 +216,6 @@ class Retracing:
         sizes = self._outputs(samples)
         sizes = sizes.amax(1) if knowledge.label_alphabet == "one-hot" else sizes[:, 0].abs()
         return samples / sizes.clamp_min(1e-3)[:, None]
-
-    def _fixed(self, features: FeatureMap) -> torch.Tensor | None:
-        known = self._problem.target.knowledge.samples
-        return None if known is None else features.forward(known.double())
 
     def _errors(self, before: Point, after: _Trial) -> tuple[float, ...]:
         """What is left of the correction, and what outputs off the labels say of norms that were read off them."""

@@ -60,6 +60,10 @@ class CountedFeatures:
         self._count(inputs.shape[0])
         return _CountedLinearisation(self._map.linearise(inputs, inactive_slope, linear_rows), self)
 
+    def refund(self, rows: int) -> None:
+        """Takes an application off the count."""
+        self._count(-rows)
+
     def instead(self, feature_map: FeatureMap, cost: float = 1.0) -> CountedFeatures:
         """Another map that writes into the same ledger, at `cost` times the cost."""
         return CountedFeatures(feature_map, self.ledger, self._cost * cost)
