@@ -99,9 +99,9 @@ def test_what_cannot_be_known_is_named(target, tmp_path, monkeypatch, know, forg
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.ones((2, 10)), "known samples have 10 numbers a row, the model takes 12"),
-        (np.ones((2, 12), dtype=np.int64), "samples are floating-point rows"),
-        (np.ones((4, 12)), "all 4 samples are known"),
+        (np.eye(2, 10), "known samples have 10 numbers a row, the model takes 12"),
+        (np.ones((2, 12), dtype=np.int64), "the same sample twice"),
+        (np.eye(4, 12), "all 4 samples are known"),
         (np.full((1, 12), np.nan), "NaN or infinite"),
         (np.array(["a", "b"]), "one array of real numbers"),
         (np.array([{}], dtype=object), "not a readable .npy file of numbers"),
