@@ -14,10 +14,10 @@ from exhume.files import read_tensors
 
 # One row an attack: options that make it run for a few seconds on a victim too narrow to be solved.
 ATTACKS = {
-    "descent": ("--option", "max_steps=1500", "--option", "tolerance=0"),
+    "descent": ("--option", "max_steps=1000", "--option", "tolerance=0"),
     "exact": ("--option", "max_starts=1"),
-    "kkt": ("--option", "max_steps=1500", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
-    "ntk": ("--option", "max_steps=1500", "--option", "tolerance=0"),
+    "kkt": ("--option", "max_steps=1000", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
+    "ntk": ("--option", "max_steps=1000", "--option", "tolerance=0"),
     "subspace": ("--option", "max_starts=1", "--option", "dim=30"),
 }
 
@@ -30,7 +30,7 @@ def command(folder, method, *more):
 @pytest.mark.parametrize("method", sorted(ATTACKS))
 def test_killed_attack_resumes_to_the_same_answer(exhume_command, tmp_path, method):
     small_run = tmp_path / "run"
-    exhume_command("train", "rf", "--dim", 30, "--samples", 20, "--ratio", 1.2, "--out", small_run)
+    exhume_command("train", "rf", "--dim", 30, "--samples", 12, "--ratio", 1.2, "--out", small_run)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 
     def finish(*more):

@@ -143,7 +143,8 @@ class Subspace(Attack):
         retraced = None
         start = _initial_weights(problem, space)
         budget = min(self.retrace_passes, problem.max_passes - problem.features.ledger.passes)
-        near = math.sqrt(ends.span().at(outcome.rows).loss) < _NEAR
+        equations, unknowns = counted(ends.target, count)
+        near = equations > unknowns and math.sqrt(ends.span().at(outcome.rows).loss) < _NEAR
         if start is not None and budget > 0 and monitor.ended is None and near:
             retracing = Retracing(ends, within.target.features, start, monitor.count, budget)
             retraced = retracing(outcome.rows)
