@@ -29,7 +29,8 @@ _MUST_FALL = 0.8
 _PATIENCE = Patience(10, 1e-11, window=2, fall=0.9)
 _INNER = Inner(40, 0.01)
 _RIDGE = 1e-11
-_MOST_STEPS = 100_000
+# Steps of a simulated training: as many as the budget allows, within these limits.
+_LEAST_STEPS, _MOST_STEPS = 100, 100_000
 # Steps of the retraced descent, in units of the stable one that `train` chooses by itself; the next is tried as long as
 # the path comes nearer to the one that was taken.
 _STEPS = (1.0, 0.2, 0.04)
@@ -181,12 +182,13 @@ class Retracing:
             network.first.weight.copy_(start.first)
             network.head.weight.copy_(start.head)
         options = {"stable": True} if share == 1.0 else {"step_size": share * self._stable}
-        trained = train(network, start.input_scale * rows, labels, max_steps=_MOST_STEPS, **options)
+        ledger, cost = self._problem.features.ledger, (len(rows) + 3 * start.head.shape[0]) / self._full_dim
+        affordable = round((self._most_passes - ledger.passes) * ledger.unit_rows / (len(rows) * cost))
+        steps = min(_MOST_STEPS, max(_LEAST_STEPS, affordable))
+        trained = train(network, start.input_scale * rows, labels, max_steps=steps, **options)
         if share == 1.0:
             self._stable = trained.step_size
         self._rounds += 1
-        ledger, outputs = self._problem.features.ledger, start.head.shape[0]
-        cost = (len(rows) + 3 * outputs) / self._full_dim
         ledger.add(trained.steps * len(rows) * cost, self._ends.num_features)
         return network.head.weight.detach() - start.head.double()
 
