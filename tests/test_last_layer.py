@@ -178,4 +178,4 @@ def test_initial_weights_of_the_body_can_be_hidden_but_not_made_up(module):
 @pytest.mark.parametrize("name", ["samples", "subspace"])
 def test_known_rows_must_fit_the_inputs(module, name):
     with pytest.raises(InputError, match=f"known {name} have 10 numbers a row, the model takes 36"):
-        make(module, initial_head="zero").assuming(**{name: torch.ones(2, 10)})
+        make(module, initial_head="zero").assuming(**{name: torch.eye(2, 10)})

@@ -15,10 +15,10 @@ from exhume.files import read_tensors
 # One row an attack: options that make it run for a few seconds on a victim too narrow to be solved.
 ATTACKS = {
     "descent": ("--option", "max_steps=1000", "--option", "tolerance=0"),
-    "exact": ("--option", "max_starts=1"),
+    "exact": ("--option", "max_starts=1", "--budget-passes", "2500"),
     "kkt": ("--option", "max_steps=1000", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
     "ntk": ("--option", "max_steps=1000", "--option", "tolerance=0"),
-    "subspace": ("--option", "max_starts=1", "--option", "dim=30"),
+    "subspace": ("--option", "max_starts=1", "--option", "dim=30", "--budget-passes", "2500"),
 }
 
 
