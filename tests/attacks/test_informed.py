@@ -37,16 +37,14 @@ def test_last_sample_is_exact_at_twice_the_dimension(activation):
     assert judged.compared == "vectors"  # the norm is known
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 3, 7])  # 23, 28, 36 and 31 of the 60 coordinates are active
 def test_last_relu_sample_is_exact_if_enough_coordinates_feel_it_and_else_called_failed(seed):
     training, public = problem(30, 60, "relu", seed=seed, samples=10)
     active = int((public.features.forward(training.inputs[:1]) > 0).sum())
     result = exhume.reconstruct(public)
     error = exhume.score(result, training.inputs).error
-    if active > 30 and result.certificate.verdict == "exact":
-        assert error < 1e-3
-    else:
-        assert result.certificate.verdict == "failed"
+    assert result.certificate.verdict == ("exact" if active > 30 else "failed")
+    assert (error < 1e-3) == (active > 30)
 
 
 def test_linear_program_separates_a_single_relu_sample():

@@ -261,12 +261,12 @@ class Attack(ABC):
         return count - known
 
 
-def counted(target: Target, num_samples: int) -> tuple[int, int]:
-    """Equations and unknowns of so many samples that are not known, and their coefficients."""
+def counted(target: Target, num_samples: int, dim: int | None = None) -> tuple[int, int]:
+    """Equations and unknowns of so many samples that are not known, in `dim` dimensions, and their coefficients."""
     known = target.knowledge
     return count(
         target.num_parameters,
-        target.features.input_dim,
+        dim or target.features.input_dim,
         num_samples + known.known_samples,
         target.num_outputs,
         norms_open=target.features.symmetry.identifies_norm and known.norm is None,

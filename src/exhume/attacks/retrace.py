@@ -75,7 +75,6 @@ class Retraced:
 @dataclass(frozen=True)
 class _Trial:
     samples: torch.Tensor
-    point: Point
     displacement: torch.Tensor
     residual: float
 
@@ -156,7 +155,7 @@ class Retracing:
         displacement = self._theta - outside
         left = self._span.project(point, displacement)
         residual = math.sqrt(float(left.square().sum()) / self._span.squared_norm)
-        return _Trial(samples, point, displacement, residual)
+        return _Trial(samples, displacement, residual)
 
     def _solve(self, features: FeatureMap, trial: _Trial) -> torch.Tensor:
         span = Span(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from exhume import law, subspaces
+from exhume import subspaces
 from exhume.attacks.ambiguities import norms_and_labels
 from exhume.attacks.base import Attack, Problem, Proposal, counted
 from exhume.attacks.exact import Exact, finish, finish_directly
@@ -47,8 +47,8 @@ class Subspace(Attack):
         source: "auto" takes a given subspace (`Knowledge.subspace`), else that of the first layer's displacement, else,
             for random features, one estimated from moments; or one of "given", "first-layer", "moments".
         dim: of a subspace estimated from moments.
-        refine: where the initial weights of a two-layer network are known, use features at both ends of training and
-            retrace it.
+        refine: where a network's initial weights are known, use features at both ends of training, and retrace it if it
+            has two layers.
         retrace_passes: budget of the retracing, in feature passes; 0 leaves it out.
         polish: solve the equation once more in all dimensions, from what was found in the subspace; not where features
             drifted, which costs more than it gains.
@@ -83,14 +83,7 @@ class Subspace(Attack):
             dim = min(dim, num_samples + known.known_samples)
         elif self.dim is not None:
             dim = min(dim, self.dim)
-        return law.count(
-            target.num_parameters,
-            dim,
-            num_samples + known.known_samples,
-            target.num_outputs,
-            norms_open=target.features.symmetry.identifies_norm and known.norm is None,
-            known_samples=known.known_samples,
-        )
+        return counted(target, num_samples, dim)
 
     def run(self, problem: Problem) -> Proposal:
         """Finds the subspace, solves inside it, and lifts what it found."""
