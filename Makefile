@@ -10,8 +10,8 @@ READY := $(VENV)/.installed
 demo: $(READY)  ## recover 20 training images from a model's weights; pictures in demo/
 	$(BIN)/exhume demo --out demo
 
-test: $(READY)  ## the test suite
-	$(BIN)/python -m pytest -m "not slow"
+test: $(READY)  ## the test suite, in two processes
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 slow: $(READY)  ## the tests that take minutes each
 	$(BIN)/python -m pytest -m slow

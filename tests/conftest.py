@@ -1,9 +1,13 @@
-"""What all tests share: the folder of real data sets."""
+"""What all tests share: one thread a process, and the folder of real data sets."""
 
 import os
 from pathlib import Path
 
 import pytest
+
+# Before torch and numpy are loaded, and for the commands that tests start: alone or beside other workers, the sums are
+# made in the same order and no core is asked for twice.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 _BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
 
