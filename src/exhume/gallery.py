@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import torch
 
-from exhume import files, measures
+from exhume import drawing, measures
 from exhume.errors import InputError
 from exhume.reconstruction import Reconstruction
 from exhume.scoring import Score
 
-_TITLE_LETTERS = 14  # that fit into an inch
 ToPictures = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -81,13 +74,14 @@ def save_gallery(
         raise InputError(f"a gallery pairs {count} true samples with as many recovered ones and errors")
     columns = min(columns, count)
     blocks = -(-count // columns)
-    figure, axes = _grid(2 * blocks, columns)
+    figure, axes = drawing.sheet(2 * blocks, columns)
     above, below = to_pictures(truth), to_pictures(recovered)
     for index in range(count):
         block, column = divmod(index, columns)
-        _show(axes[2 * block][column], above[index])
-        _show(axes[2 * block + 1][column], below[index], errors[index])
-    _save(figure, path, title)
+        drawing.show(axes[2 * block][column], above[index])
+        drawing.show(axes[2 * block + 1][column], below[index], f"{errors[index]:.1e}")
+    drawing.entitle(figure, title)
+    drawing.save(figure, path)
 
 
 def save_comparison(
@@ -108,49 +102,17 @@ def save_comparison(
         to_pictures: vectors (n, d) to pictures (n, C, H, W) in [0, 1].
         indices: the true samples to draw; one that an attack has no row for stays empty.
     """
-    figure, axes = _grid(1 + len(lines), len(indices), margin=1.0)
-    _label(axes[0][0], "true")
+    figure, axes = drawing.sheet(1 + len(lines), len(indices), margin=1.0)
+    drawing.name_row(axes[0][0], "true")
     for column, picture in enumerate(to_pictures(truth[list(indices)])):
-        _show(axes[0][column], picture)
+        drawing.show(axes[0][column], picture)
     for line, (label, shown) in enumerate(lines.items(), start=1):
-        _label(axes[line][0], label)
+        drawing.name_row(axes[line][0], label)
         pictures = to_pictures(shown.rows)
         places = {index: place for place, index in enumerate(shown.indices)}
         for column, index in enumerate(indices):
             if index in places:
-                _show(axes[line][column], pictures[places[index]], shown.errors[places[index]])
-    _save(figure, path, title)
-
-
-def _grid(lines: int, columns: int, margin: float = 0.4) -> tuple[Any, Any]:
-    """A figure with so many empty places."""
-    figure, axes = plt.subplots(
-        lines, columns, figsize=(0.9 * columns + margin, 1.075 * lines + 0.6), squeeze=False, layout="constrained"
-    )
-    for axis in axes.flat:
-        axis.axis("off")
-    return figure, axes
-
-
-def _show(axis: Any, picture: torch.Tensor, error: float | None = None) -> None:
-    """Draws one picture (C, H, W), and its error under it."""
-    pixels = picture.permute(1, 2, 0).cpu().numpy()
-    grey = pixels.shape[2] == 1
-    axis.imshow(pixels[:, :, 0] if grey else pixels, cmap="gray" if grey else None, vmin=0, vmax=1)
-    if error is not None:
-        axis.set_title(f"{error:.1e}", fontsize=7, y=-0.28)
-
-
-def _label(axis: Any, text: str) -> None:
-    """Writes a row's name to the left of its first picture."""
-    axis.text(-0.15, 0.5, text, transform=axis.transAxes, ha="right", va="center", fontsize=8)
-
-
-def _save(figure: Any, path: Path, title: str) -> None:
-    """Writes the figure atomically and closes it."""
-    figure.suptitle(textwrap.fill(title, int(_TITLE_LETTERS * figure.get_figwidth())), fontsize=9)
-    kind = path.suffix.removeprefix(".") or "png"
-    try:
-        files.write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130, format=kind))
-    finally:
-        plt.close(figure)
+                place = places[index]
+                drawing.show(axes[line][column], pictures[place], f"{shown.errors[place]:.1e}")
+    drawing.entitle(figure, title)
+    drawing.save(figure, path)

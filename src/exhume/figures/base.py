@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from exhume.sweep.cell import Cell
     from exhume.sweep.grid import Grid
-    from exhume.sweep.store import Record
+    from exhume.sweep.record import Record
 
 ScaleName = Literal["laptop", "paper"]
 SCALES: tuple[ScaleName, ...] = ("laptop", "paper")

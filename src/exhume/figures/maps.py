@@ -1,0 +1,111 @@
+"""Maps over the number of samples and of parameters, and the errors of single samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
+
+import safetensors.torch
+from matplotlib.colors import Normalize
+
+from exhume.figures.curves import FLOOR
+from exhume.figures.statistics import done, grouped, method_of, outcome_of, share_recovered
+from exhume.figures.style import OTHER_COLOURS, SMALL, USUAL, colour_of, name_of
+
+if TYPE_CHECKING:
+    from exhume.sweep.record import Record
+
+Shown = Literal["share", "error"]
+_LEAST_STEP = 1.25  # half the height of a field that has no neighbour is its square root
+_COLOURS = "cividis"
+
+
+def phase_panel(axis: Any, records: Sequence[Record], *, value: Shown = "share", title: str = "") -> None:
+    """A map over (n, p), one field for each pair that was run, with the lines p = n and p = d n.
+
+    Args:
+        value: "share" of runs with an error below 1e-3, or log10 of the median "error".
+    """
+    fields = fields_of(records, value)
+    numbers = sorted({n for n, _ in fields})
+    widths = dict(zip(numbers, _edges(numbers), strict=True))
+    limits = Normalize(0, 1) if value == "share" else Normalize(math.log10(FLOOR), 0)
+    mesh = None
+    for n in numbers:
+        column = sorted((p, shown) for (samples, p), shown in fields.items() if samples == n)
+        heights = _edges([p for p, _ in column])
+        left, right = widths[n]
+        for (_, shown), (low, high) in zip(column, heights, strict=True):
+            mesh = axis.pcolormesh(
+                [left, right], [low, high], [[shown]], cmap=_COLOURS, norm=limits, edgecolors="white", linewidth=0.3
+            )
+    axis.set(xscale="log", yscale="log", xlabel="training samples n", ylabel="number of parameters p")
+    axis.grid(visible=False)
+    axis.set_title(title, fontsize=USUAL)
+    if mesh is None:
+        return
+    _lines(axis, records, [widths[numbers[0]][0], widths[numbers[-1]][1]])
+    axis.set_xticks(numbers, [str(n) for n in numbers])
+    axis.set_xticks([], minor=True)
+    words = "share of runs with error < 1e-3" if value == "share" else "log10 of the median error"
+    axis.figure.colorbar(mesh, ax=axis, label=words)
+
+
+def fields_of(records: Sequence[Record], value: Shown = "share") -> dict[tuple[int, int], float]:
+    """The number shown for each (n, p)."""
+    groups = grouped(done(records), lambda record: (outcome_of(record).num_samples, outcome_of(record).num_parameters))
+    if value == "share":
+        return {place: share_recovered(members) for place, members in groups.items()}
+    errors = {place: median(outcome_of(each).claimed_error for each in members) for place, members in groups.items()}
+    return {place: math.log10(max(error, FLOOR)) for place, error in errors.items()}
+
+
+def samples_panel(
+    axis: Any, records: Sequence[Record], *, title: str = "", name: Callable[[Record], str] | None = None
+) -> None:
+    """The error of every single sample, up to sign, sorted: what a gallery shows, in numbers, one line a cell."""
+    for index, record in enumerate(each for each in done(records) if each.pictures is not None):
+        assert record.pictures is not None
+        errors = sorted(safetensors.torch.load(record.pictures)["errors"].tolist())
+        method = method_of(record)
+        axis.plot(
+            range(1, len(errors) + 1),
+            [max(error, FLOOR) for error in errors],
+            marker="o",
+            markersize=3,
+            linewidth=1.2,
+            color=colour_of(method) if name is None else OTHER_COLOURS[index % len(OTHER_COLOURS)],
+            label=name_of(method) if name is None else name(record),
+        )
+    axis.set_yscale("log")
+    axis.set_ylim(FLOOR / 2, 3)
+    axis.set_xlabel("samples, best first")
+    axis.set_ylabel("error of the sample, up to sign")
+    axis.set_title(title, fontsize=USUAL)
+
+
+def _edges(places: Sequence[float]) -> list[tuple[float, float]]:
+    """The sides of fields around places, halfway to their neighbours on a log axis."""
+    middles = [math.sqrt(first * second) for first, second in pairwise(places)]
+    if not middles:
+        reach = math.sqrt(_LEAST_STEP)
+        return [(place / reach, place * reach) for place in places]
+    sides = [places[0] ** 2 / middles[0], *middles, places[-1] ** 2 / middles[-1]]
+    return list(pairwise(sides))
+
+
+def _lines(axis: Any, records: Sequence[Record], between: Sequence[float]) -> None:
+    """p = n and p = d n, drawn across; the map keeps its limits."""
+    limits = axis.get_ylim()
+    for dim in sorted({outcome_of(record).input_dim for record in done(records)}):
+        axis.plot(between, [dim * n for n in between], "--", color="#D55E00", linewidth=1.6)
+        middle = math.sqrt(between[0] * between[1])
+        axis.annotate(f"p = dn (d = {dim})", (middle, dim * middle), color="#D55E00", fontsize=SMALL, **_ABOVE)
+    axis.plot(between, between, ":", color="#D55E00", linewidth=1.6)
+    axis.set_ylim(min(limits[0], between[1]), limits[1])
+
+
+_ABOVE: dict[str, Any] = {"xytext": (0, 4), "textcoords": "offset points", "ha": "right", "va": "bottom"}

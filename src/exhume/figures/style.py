@@ -1,0 +1,80 @@
+"""How drawings look: sheets, fonts, a palette that the colour-blind can read, names of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import colors
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette.
+METHOD_COLOURS = {
+    "descent": "#D55E00",
+    "exact": "#0072B2",
+    "subspace": "#009E73",
+    "kkt": "#CC79A7",
+    "ntk": "#E69F00",
+}
+OTHER_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
+BLACK, GREY = "#000000", "#777777"
+METHOD_NAMES = {"descent": "descent (paper)", "exact": "exact (ours)", "subspace": "subspace (ours)"}
+
+SMALL, USUAL = 8, 10  # sizes of letters
+_LIGHTEST = 0.6  # share of white in the lightest tone
+
+
+def figure(columns: int = 1, rows: int = 1, *, size: tuple[float, float] = (4.6, 3.6)) -> tuple[Figure, list[Any]]:
+    """A sheet and its axes, row by row; `size` is that of one of them in inches."""
+    drawing = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    axes = list(drawing.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25, linewidth=0.5)
+        axis.set_axisbelow(True)
+    return drawing, axes
+
+
+def colour_of(method: str) -> str:
+    """The colour of an attack, the same in every figure."""
+    return METHOD_COLOURS.get(method, GREY)
+
+
+def name_of(method: str) -> str:
+    """An attack's name in legends."""
+    return METHOD_NAMES.get(method, method)
+
+
+def tones(colour: str, count: int) -> list[str]:
+    """So many tones of a colour, from itself towards white."""
+    shares = [0.0] if count == 1 else [_LIGHTEST * index / (count - 1) for index in range(count)]
+    return [lighter(colour, share) for share in shares]
+
+
+def lighter(colour: str, share: float) -> str:
+    """A colour with that share of white in it."""
+    red, green, blue = ((1 - share) * part + share for part in colors.to_rgb(colour))
+    return colors.to_hex((red, green, blue))
+
+
+def legend_below(drawing: Figure, axes: Sequence[Any], columns: int | None = None) -> None:
+    """One legend for all axes under them, each label once."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if not found:
+        return
+    longest = max(map(len, found))
+    fitting = max(1, int(drawing.get_figwidth() / (0.075 * longest + 0.55)))
+    drawing.legend(
+        list(found.values()),
+        list(found),
+        loc="outside lower center",
+        ncols=columns or fitting,
+        frameon=False,
+        fontsize=SMALL + 1,
+    )
