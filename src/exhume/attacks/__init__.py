@@ -1,6 +1,7 @@
 """Attacks: one file each, all called alike."""
 
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -30,12 +31,18 @@ def build(method: str, options: dict[str, Any] | None = None) -> Attack:
         valid = ", ".join(sorted(names)) or "none"
         raise InputError(f"{method} has no option {', '.join(unknown)}; valid: {valid}")
     try:
-        return TypeAdapter(attack).validate_python(options)
+        return _validator(attack).validate_python(options)
     except ValidationError as error:
         problems = (
             " ".join((*map(str, each["loc"]), each["msg"] + f", got {each['input']!r}")) for each in error.errors()
         )
         raise InputError(f"{method} cannot take these options: {'; '.join(problems)}") from error
+
+
+@cache
+def _validator(attack: type[Attack]) -> TypeAdapter[Attack]:
+    # Made once: it takes longer than checking a thousand sets of options.
+    return TypeAdapter(attack)
 
 
 def reconstruct(

@@ -6,10 +6,12 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable
+from dataclasses import fields
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from exhume import attacks, data, networks
 from exhume.activations import get as activation_named
@@ -36,10 +38,10 @@ class DataSpec(Spec):
 
     @model_validator(mode="after")
     def _known(self) -> DataSpec:
-        names = [each.name for each in data.available()]
-        if self.name not in names:
-            raise ValueError(f"unknown data set {self.name!r}; valid: {', '.join(names)}")
-        valid = data.options_of(self.name)
+        try:
+            valid = data.options_of(self.name)
+        except InputError as error:
+            raise ValueError(str(error)) from error
         _only(f"data set {self.name} has no option", self.options, valid)
         return self
 
@@ -122,6 +124,9 @@ class AttackSpec(Spec):
 
     @model_validator(mode="after")
     def _known(self) -> AttackSpec:
+        if self.method in attacks.ATTACKS:
+            valid = [field.name for field in fields(attacks.ATTACKS[self.method])]
+            _only(f"{self.method} has no option", self.options, valid)
         try:
             attacks.build(self.method, self.options)
         except InputError as error:
@@ -176,4 +181,5 @@ class Cell(Spec):
 def _only(complaint: str, given: Iterable[str], valid: Iterable[str]) -> None:
     unknown = sorted(set(given) - set(valid))
     if unknown:
-        raise ValueError(f"{complaint} {', '.join(map(repr, unknown))}; valid: {', '.join(sorted(valid))}")
+        message = f"{complaint} {', '.join(map(repr, unknown))}; valid: {', '.join(sorted(valid)) or 'none'}"
+        raise PydanticCustomError("unknown_option", "{message}", {"message": message, "name": unknown[0]})
