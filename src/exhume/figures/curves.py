@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import FormatStrFormatter, NullFormatter
 
 from exhume.errors import InputError
 from exhume.figures.statistics import (
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 FLOOR = 1e-7
 SHOWN = ("error", "training_loss", "orthogonal_residual")
 _MARKERS = "osD^vP*X"
+_LEAST_LOSS = 1e-14  # of reconstruction losses: the floor of errors, squared
+_MOST_TICKS = 12
 
 Variant = Callable[["Record"], str]
 
@@ -44,23 +47,24 @@ def line(
     colour: str,
     style: str = "-",
     marker: str = "o",
-    floor: float | None = FLOOR,
+    floor: float = FLOOR,
+    seeds: bool = True,
 ) -> None:
     """Draws one line of means, their standard deviation as a band and every seed as a faint point.
 
     Args:
-        floor: smaller numbers are drawn there, for log axes; None leaves them.
+        floor: smaller numbers are drawn there, for log axes.
+        seeds: whether the points are drawn.
     """
     if not found.x:
         return
-    lowest = float("-inf") if floor is None else floor
-    means = [max(mean, lowest) for mean in found.mean]
-    below = [max(mean - std, lowest) for mean, std in zip(found.mean, found.std, strict=True)]
-    above = [max(mean + std, lowest) for mean, std in zip(found.mean, found.std, strict=True)]
+    means = [max(mean, floor) for mean in found.mean]
+    below = [max(mean - std, floor) for mean, std in zip(found.mean, found.std, strict=True)]
+    above = [max(mean + std, floor) for mean, std in zip(found.mean, found.std, strict=True)]
     axis.plot(found.x, means, style, color=colour, marker=marker, markersize=3.5, linewidth=1.5, label=label, zorder=3)
     axis.fill_between(found.x, below, above, color=colour, alpha=0.18, linewidth=0, zorder=2)
-    if max(found.count) > 1:
-        points = [(x, max(value, lowest)) for x, values in zip(found.x, found.values, strict=True) for value in values]
+    if seeds and max(found.count) > 1:
+        points = [(x, max(value, floor)) for x, values in zip(found.x, found.values, strict=True) for value in values]
         axis.plot(*zip(*points, strict=True), ".", color=colour, markersize=2.5, alpha=0.45, zorder=2.5)
 
 
@@ -107,7 +111,8 @@ def threshold_panel(
         for variant, members in by_variant.items():
             found = series(one_a_victim(members), x, lambda record: outcome_of(record).training_loss)
             style = "--" if variants else "-"
-            line(axis, found, label=_label("training loss", variant), colour=shares[variant], style=style, marker="")
+            loss_name = f"training loss (at least {FLOOR:.0e} drawn)"
+            line(axis, found, label=_label(loss_name, variant), colour=shares[variant], style=style, marker="")
     for method in grouped(done(records), method_of):
         for (variant, members), tone in zip(
             by_variant.items(), tones(colour_of(method), max(1, len(by_variant))), strict=True
@@ -121,7 +126,7 @@ def threshold_panel(
                 name = f"{name_of(method)}: orthogonal residual"
                 line(axis, found, label=_label(name, variant), colour=lighter(tone, 0.35), style="--", marker="")
     walls(axis, records)
-    _log_axes(axis, title, x_label, f"error or loss (drawn from {FLOOR:.0e} up)")
+    _log_axes(axis, title, x_label, "error, training loss" if "training_loss" in show else "error")
 
 
 def step_panel(
@@ -145,18 +150,14 @@ def step_panel(
     def number(record: Record) -> float | None:
         return claimed_error(record) if column == "error" else getattr(outcome_of(record), column)
 
+    look: dict[str, Any] = {"floor": _LEAST_LOSS if column == "loss" else FLOOR, "seeds": False}
     by_variant = grouped(of_method(done(records), first), variants)
     tone = tones(colour_of(first), max(1, len(by_variant)))
-    for (variant, members), colour, marker in zip(by_variant.items(), tone, _MARKERS, strict=False):
-        line(
-            axis,
-            series(members, num_parameters, number),
-            label=f"{name_of(first)}, {variant}",
-            colour=colour,
-            marker=marker,
-        )
+    for (variant, members), colour, marker in zip(by_variant.items(), tone, cycle(_MARKERS), strict=False):
+        name = f"{name_of(first)}, {variant}"
+        line(axis, series(members, num_parameters, number), label=name, colour=colour, marker=marker, **look)
     reference = series(of_method(records, second), num_parameters, number)
-    line(axis, reference, label=name_of(second), colour=colour_of(second))
+    line(axis, reference, label=name_of(second), colour=colour_of(second), **look)
     walls(axis, records)
     _log_axes(axis, title, "number of parameters p", y_label or column, top=None)
 
@@ -170,27 +171,20 @@ def success_panel(
         by: names the lines; methods keep their colours.
         at: where the vertical line is drawn.
     """
-    for index, (label, members) in enumerate(grouped(done(records), by).items()):
-        by_ratio = sorted(grouped(members, lambda record: round(outcome_of(record).ratio, 3)).items())
-        wins = [sum(map(recovered, each)) for _, each in by_ratio]
-        trials = [len(each) for _, each in by_ratio]
+    groups = grouped(done(records), by)
+    for index, (label, members) in enumerate(groups.items()):
+        by_ratio = sorted(grouped(members, _ratio).items())
+        wins, trials = [sum(map(recovered, each)) for _, each in by_ratio], [len(each) for _, each in by_ratio]
         shares = [won / of for won, of in zip(wins, trials, strict=True)]
-        bounds = [wilson(won, of) for won, of in zip(wins, trials, strict=True)]
-        below = [share - low for share, (low, _) in zip(shares, bounds, strict=True)]
-        above = [high - share for share, (_, high) in zip(shares, bounds, strict=True)]
+        low, high = zip(*(wilson(won, of) for won, of in zip(wins, trials, strict=True)), strict=True)
+        places = [ratio for ratio, _ in by_ratio]
         method = method_of(members[0])
-        axis.errorbar(
-            [ratio for ratio, _ in by_ratio],
-            shares,
-            yerr=[below, above],
-            color=colour_of(method) if label == method else OTHER_COLOURS[index % len(OTHER_COLOURS)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            markersize=4.5,
-            linewidth=1.5,
-            elinewidth=0.8,
-            capsize=2,
-            label=name_of(label),
-        )
+        colour = colour_of(method) if label == method else OTHER_COLOURS[index % len(OTHER_COLOURS)]
+        marker = _MARKERS[index % len(_MARKERS)]
+        axis.plot(places, shares, color=colour, marker=marker, markersize=4.5, linewidth=1.5, label=name_of(label))
+        # Bars of several lines stand side by side; the points are where they belong.
+        beside = 1 + 0.012 * (index - (len(groups) - 1) / 2)
+        axis.vlines([beside * place for place in places], low, high, color=colour, linewidth=0.9, alpha=0.8)
     axis.axvline(at, color=GREY, linestyle="--", linewidth=1.1)
     axis.set_xscale("log")
     axis.set_ylim(-0.03, 1.03)
@@ -262,10 +256,15 @@ def _log_axes(axis: Any, title: str, x_label: str, y_label: str, top: float | No
     axis.set_title(title, fontsize=USUAL, pad=16)
 
 
+def _ratio(record: Record) -> float:
+    """p / (d n) as it was asked for, or as it came out."""
+    return record.cell.ratio or float(f"{outcome_of(record).ratio:.3g}")
+
+
 def _plain_ticks(axis: Any) -> None:
-    """Ratios as numbers a reader knows, at the places where there are any."""
-    places = sorted({round(float(x), 3) for each in axis.containers for x in each[0].get_xdata()})
-    if places:
+    """Ratios as numbers a reader knows, at the places where there are any unless they are too many."""
+    places = sorted({float(x) for each in axis.lines if len(each.get_xdata()) > 2 for x in each.get_xdata()})
+    if 0 < len(places) <= _MOST_TICKS:
         axis.set_xticks(places)
-    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     axis.xaxis.set_minor_formatter(NullFormatter())

@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 import safetensors.torch
+from matplotlib import patheffects
 from matplotlib.colors import Normalize
 
 from exhume.figures.curves import FLOOR
@@ -100,12 +101,18 @@ def _edges(places: Sequence[float]) -> list[tuple[float, float]]:
 def _lines(axis: Any, records: Sequence[Record], between: Sequence[float]) -> None:
     """p = n and p = d n, drawn across; the map keeps its limits."""
     limits = axis.get_ylim()
-    for dim in sorted({outcome_of(record).input_dim for record in done(records)}):
-        axis.plot(between, [dim * n for n in between], "--", color="#D55E00", linewidth=1.6)
-        middle = math.sqrt(between[0] * between[1])
-        axis.annotate(f"p = dn (d = {dim})", (middle, dim * middle), color="#D55E00", fontsize=SMALL, **_ABOVE)
-    axis.plot(between, between, ":", color="#D55E00", linewidth=1.6)
-    axis.set_ylim(min(limits[0], between[1]), limits[1])
-
-
-_ABOVE: dict[str, Any] = {"xytext": (0, 4), "textcoords": "offset points", "ha": "right", "va": "bottom"}
+    halo = [patheffects.withStroke(linewidth=3, foreground="white")]
+    walls = [
+        (f"p = dn, d = {dim}", dim, "--") for dim in sorted({outcome_of(each).input_dim for each in done(records)})
+    ]
+    for name, factor, style in [("p = n", 1, ":"), *walls]:
+        axis.plot(between, [factor * n for n in between], style, color="black", linewidth=1.6, path_effects=halo)
+        axis.annotate(
+            name,
+            (between[0], factor * between[0]),
+            xytext=(4, 5),
+            textcoords="offset points",
+            fontsize=SMALL,
+            path_effects=halo,
+        )
+    axis.set_ylim(min(limits[0], between[0] / 1.5), limits[1])

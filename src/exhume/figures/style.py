@@ -24,6 +24,7 @@ BLACK, GREY = "#000000", "#777777"
 METHOD_NAMES = {"descent": "descent (paper)", "exact": "exact (ours)", "subspace": "subspace (ours)"}
 
 SMALL, USUAL = 8, 10  # sizes of letters
+_LEGEND_LINE = 0.21  # inches
 _LIGHTEST = 0.6  # share of white in the lightest tone
 
 
@@ -61,7 +62,7 @@ def lighter(colour: str, share: float) -> str:
 
 
 def legend_below(drawing: Figure, axes: Sequence[Any], columns: int | None = None) -> None:
-    """One legend for all axes under them, each label once."""
+    """One legend for all axes under them, each label once; the sheet grows to hold it."""
     found: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -70,11 +71,13 @@ def legend_below(drawing: Figure, axes: Sequence[Any], columns: int | None = Non
         return
     longest = max(map(len, found))
     fitting = max(1, int(drawing.get_figwidth() / (0.075 * longest + 0.55)))
+    columns = min(len(found), columns or fitting)
+    drawing.set_figheight(drawing.get_figheight() + _LEGEND_LINE * -(-len(found) // columns))
     drawing.legend(
         list(found.values()),
         list(found),
         loc="outside lower center",
-        ncols=columns or fitting,
+        ncols=columns,
         frameon=False,
         fontsize=SMALL + 1,
     )
