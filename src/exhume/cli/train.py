@@ -15,7 +15,6 @@ from exhume.cli.training_runs import (
     Dim,
     PerClass,
     Samples,
-    features_for,
     load_data,
     save_run,
 )
@@ -25,9 +24,7 @@ from exhume.knowledge import Knowledge
 from exhume.law import forecast
 from exhume.runs import RunFolder
 from exhume.victims import RandomFeatures
-
-# Mean squared error up to which a model counts as fitting its labels exactly.
-_INTERPOLATED = 1e-8
+from exhume.victims.sizes import features_for
 
 app = typer.Typer(no_args_is_help=True, help="Train a victim and write its run folder.")
 
@@ -85,8 +82,7 @@ def random_features(
 
 def write_run(folder: RunFolder, victim: RandomFeatures, training: Dataset) -> None:
     """Writes the public part and, apart from it, the truth."""
-    interpolated = victim.loss == "square" and victim.ridge == 0 and victim.training_loss_ < _INTERPOLATED
-    knowledge = Knowledge.about(training.labels, interpolated=interpolated)
+    knowledge = Knowledge.about(training.labels, interpolated=victim.interpolates)
     shape = training.picture.shape if training.picture else ()
     save_run(folder, victim.target(input_shape=shape, knowledge=knowledge), training)
 
@@ -97,7 +93,7 @@ def _width(features: int | None, ratio: float | None, training: Dataset) -> int:
     if features is not None:
         return features
     assert ratio is not None
-    return max(1, round(features_for(ratio, training)))
+    return max(1, round(features_for(ratio, training.inputs)))
 
 
 def _report(out: Path, victim: RandomFeatures, training: Dataset) -> tuple[str, dict[str, Any]]:

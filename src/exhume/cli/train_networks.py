@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume import networks
 from exhume.cli.options import parse_pairs
 from exhume.cli.render import Json, show, training_progress_of
 from exhume.cli.training_runs import (
@@ -19,7 +18,6 @@ from exhume.cli.training_runs import (
     Dim,
     PerClass,
     Samples,
-    features_for,
     load_data,
     save_run,
 )
@@ -27,10 +25,11 @@ from exhume.data import Dataset
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.law import forecast
-from exhume.networks import Network, ResNet
+from exhume.networks import Network
 from exhume.runs import RunFolder
 from exhume.victims import Training, train
 from exhume.victims.networks import target
+from exhume.victims.sizes import WIDTH_SETTINGS, features_for, network_for, outputs_for
 
 # p^(L) / (d n) of the paper's pictures from networks.
 _RATIO = 4.0
@@ -65,15 +64,11 @@ class Kind:
     Attributes:
         name: of the network and the command.
         summary: what it trains, for the help.
-        width_setting: the network's setting that --width gives.
-        pictures: whether it takes pictures only.
         defaults: per data set, options that hold if none are given: the paper's protocol where it has one.
     """
 
     name: str
     summary: str
-    width_setting: str
-    pictures: bool
     defaults: Mapping[str, Mapping[str, Any]]
 
 
@@ -81,30 +76,22 @@ KINDS = (
     Kind(
         "two-layer",
         "Train both layers of a two-layer network; the width is that of the hidden layer.",
-        "width",
-        False,
         {"digits": {"samples": 10, "labels": "one-hot"}, "cifar10": {"classes": "all", "per_class": 1}},
     ),
     Kind(
         "mlp",
         "Train all layers of a perceptron without biases; the width is that of its two hidden layers, "
         "and others are given as --option hidden=[300,200,100].",
-        "hidden",
-        False,
         {"digits": {"samples": 4}, "cifar10": {"per_class": 5}},
     ),
     Kind(
         "resnet",
         "Train the paper's residual network; the width is its number of channels.",
-        "channels",
-        True,
         {"digits": {"samples": 4}, "cifar10": {"standardise": "channel"}},
     ),
     Kind(
         "vit",
         "Train a vision transformer; the width is that of its tokens.",
-        "width",
-        True,
         {
             "digits": {"samples": 5, "labels": "one-hot"},
             "cifar10": {"classes": "0,1,2,3,4", "per_class": 1, "standardise": "channel"},
@@ -173,18 +160,17 @@ def _build(
 ) -> Network:
     if width is not None and ratio is not None:
         raise InputError("give either --width W or --ratio R (R = weights of the head / (d n)), and not both")
-    num_outputs = 1 if training.labels.ndim == 1 else training.labels.shape[1]
-    if width is None:
-        features = features_for(_RATIO if ratio is None else ratio, training, num_outputs)
-        width = ResNet.channels_for(features) if kind.name == ResNet.name else max(1, round(features))
-    config: dict[str, Any] = {kind.width_setting: width, "num_outputs": num_outputs}
-    if not kind.pictures:
-        config["input_dim"] = training.input_dim
-    elif training.picture is None:
-        raise InputError(f"{kind.name} takes pictures, and {training.name} holds none; valid: two-layer, or pictures")
-    else:
-        config["image_shape"] = training.picture.shape
-    return networks.build(kind.name, {**config, **settings}, seed)
+    asked = _RATIO if ratio is None else ratio
+    return network_for(
+        kind.name,
+        training.inputs,
+        training.labels,
+        image_shape=training.picture.shape if training.picture else None,
+        features=features_for(asked, training.inputs, outputs_for(training.labels)),
+        width=width,
+        settings=settings,
+        seed=seed,
+    )
 
 
 def _report(out: Path, kind: Kind, trained: Training, training: Dataset) -> tuple[str, dict[str, Any]]:
@@ -202,7 +188,7 @@ def _report(out: Path, kind: Kind, trained: Training, training: Dataset) -> tupl
         "network": kind.name,
         "num_samples": training.num_samples,
         "input_dim": training.input_dim,
-        "width": network.config[kind.width_setting],
+        "width": network.config[WIDTH_SETTINGS[kind.name]],
         "num_features": network.num_features,
         "num_outputs": network.num_outputs,
         "ratio": law.ratio,

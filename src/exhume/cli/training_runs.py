@@ -10,7 +10,6 @@ import typer
 from exhume import data
 from exhume.cli.options import parse_pairs
 from exhume.data import Dataset
-from exhume.errors import InputError
 from exhume.runs import RunFolder, Secret
 from exhume.target import Target
 
@@ -41,13 +40,6 @@ def load_data(
     if "seed" in data.options_of(name):
         options.setdefault("seed", seed)
     return data.load(name, **options)
-
-
-def features_for(ratio: float, training: Dataset, num_outputs: int = 1) -> float:
-    """How many features a head of k outputs reads if its weights are `ratio` times d n."""
-    if not 0 < ratio < float("inf"):
-        raise InputError(f"--ratio must be a positive number, got {ratio}")
-    return ratio * training.input_dim * training.num_samples / num_outputs
 
 
 def save_run(folder: RunFolder, target: Target, training: Dataset) -> None:

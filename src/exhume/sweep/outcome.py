@@ -79,7 +79,7 @@ class Finished(BaseModel):
     Attributes:
         outcome: the numbers.
         pictures: a safetensors file as bytes: `truth` and `recovered` (q, C, H, W) in 0..255, matched; `turned`, the
-            recovered ones with the true sign; `extras`, rows beyond n; `errors` (q,) up to sign; None for plain vectors.
+            recovered ones with the true sign; `extras`, rows beyond n; `errors` (q,) up to sign. None for vectors.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -19,6 +19,8 @@ from exhume.target import Target
 from exhume.victims.pruning import magnitude, optimal_brain_surgeon
 from exhume.victims.training import logistic_coefficients, ridge_coefficients
 
+# Mean squared error up to which a model counts as fitting its labels exactly.
+_INTERPOLATED = 1e-8
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -141,6 +143,12 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         rows = validate_data(self, X=_as_numpy(X), reset=False, dtype=np.float64)
         predictions: NDArray[np.float64] = self._outputs(np.require(rows, requirements="W")).cpu().numpy()
         return predictions[:, 0] if self._single_output else predictions
+
+    @property
+    def interpolates(self) -> bool:
+        """Whether the model outputs its labels, so that knowing their alphabet tells norms of inputs."""
+        check_is_fitted(self)
+        return self.loss == "square" and self.ridge == 0 and self.training_loss_ < _INTERPOLATED
 
     def target(self, *, input_shape: tuple[int, ...] = (), knowledge: Knowledge | None = None) -> Target:
         """The public part: what a thief of the weights holds.
