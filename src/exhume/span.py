@@ -100,7 +100,6 @@ class Span:
 
     def subset(self, rows: slice | torch.Tensor) -> Span:
         """The same equation on some of the coordinates; losses keep their scale."""
-        assert isinstance(self.features, RowFeatureMap)
         features = self.features.subset(rows)
         share = features.num_features / self.features.num_features
         return Span(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -129,7 +130,7 @@ class CountedFeatures:
         """The tensors of the map underneath."""
         return self._map.tensors()
 
-    @property
+    @cached_property  # asking a protocol whether it is kept takes longer than a small pass
     def _rows(self) -> RowFeatureMap:
         if not isinstance(self._map, RowFeatureMap):
             raise InputError(f"{type(self._map).__name__} is not of the form act(V x)")

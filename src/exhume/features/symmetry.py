@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -37,6 +38,7 @@ class Symmetry:
         return not self.homogeneous
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of_activation(cls, activation: Activation) -> Symmetry:
         """That of act(V x)."""
         return cls(activation.parity, activation.homogeneity is not None, activation.signs_identified)
