@@ -70,6 +70,12 @@ class Figure:
     beyond: bool = False
     pictures_of: str = ""
 
+    @property
+    def heading(self) -> str:
+        """Its number and title."""
+        number = self.name.removeprefix("fig")
+        return f"Figure {number}: {self.title}" if number.isdecimal() else self.title
+
     def scale(self, name: str) -> Scale:
         """The experiments at a scale; one that this figure does not have is an InputError."""
         scales = self.scales()

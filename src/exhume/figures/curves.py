@@ -111,7 +111,7 @@ def threshold_panel(
         for variant, members in by_variant.items():
             found = series(one_a_victim(members), x, lambda record: outcome_of(record).training_loss)
             style = "--" if variants else "-"
-            loss_name = f"training loss (at least {FLOOR:.0e} drawn)"
+            loss_name = "training loss (drawn from 1e-7 up)"
             line(axis, found, label=_label(loss_name, variant), colour=shares[variant], style=style, marker="")
     for method in grouped(done(records), method_of):
         for (variant, members), tone in zip(

@@ -24,13 +24,15 @@ BLACK, GREY = "#000000", "#777777"
 METHOD_NAMES = {"descent": "descent (paper)", "exact": "exact (ours)", "subspace": "subspace (ours)"}
 
 SMALL, USUAL = 8, 10  # sizes of letters
+_SIZES = ((6.4, 4.2), (4.8, 3.8), (3.7, 3.3))  # inches of a panel beside no other, one other, more
 _LEGEND_LINE = 0.21  # inches
 _LIGHTEST = 0.6  # share of white in the lightest tone
 
 
-def figure(columns: int = 1, rows: int = 1, *, size: tuple[float, float] = (4.6, 3.6)) -> tuple[Figure, list[Any]]:
-    """A sheet and its axes, row by row; `size` is that of one of them in inches."""
-    drawing = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+def figure(columns: int = 1, rows: int = 1, *, size: tuple[float, float] | None = None) -> tuple[Figure, list[Any]]:
+    """A sheet and its axes, row by row; `size` is that of one of them in inches, by default legible at 800 pixels."""
+    width, height = size or _SIZES[min(columns, len(_SIZES)) - 1]
+    drawing = Figure(figsize=(width * columns, height * rows), layout="constrained")
     axes = list(drawing.subplots(rows, columns, squeeze=False).flat)
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,99 @@
+"""Sentences computed from records: what a figure found, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from exhume.figures.statistics import (
+    RECOVERED,
+    claimed_error,
+    done,
+    grouped,
+    method_of,
+    num_parameters,
+    of_method,
+    outcome_of,
+    series,
+)
+from exhume.figures.style import name_of
+
+if TYPE_CHECKING:
+    from exhume.sweep.record import Record
+
+# From here on the law lets everything be recovered in practice.
+_COMFORTABLE = 2.0
+
+
+def thresholds(records: Sequence[Record]) -> str:
+    """Each attack's mean errors below the wall and from 2dn on, and by how much the second-order attack is better."""
+    sentences = []
+    for method, mine in grouped(done(records), method_of).items():
+        parts = []
+        for words, members in (
+            ("below dn", [each for each in mine if outcome_of(each).ratio < 1]),
+            ("from 2dn on", [each for each in mine if outcome_of(each).ratio > 0.97 * _COMFORTABLE]),
+        ):
+            if members:
+                parts.append(f"{_between(series(members, num_parameters, claimed_error).mean)} {words}")
+        sentences.append(f"{name_of(method)}: mean error {', '.join(parts)}")
+    return ". ".join([*sentences, *advantage(records)]) + "."
+
+
+def advantage(records: Sequence[Record]) -> list[str]:
+    """By how much the error of exact is smaller than that of descent at the least, over all p from 2dn on."""
+    far = [record for record in done(records) if outcome_of(record).ratio > 0.97 * _COMFORTABLE]
+    ours, theirs = (series(of_method(far, method), num_parameters, claimed_error) for method in ("exact", "descent"))
+    means = dict(zip(ours.x, ours.mean, strict=True))
+    factors = [theirs_mean / means[x] for x, theirs_mean in zip(theirs.x, theirs.mean, strict=True) if means.get(x)]
+    return [f"From 2dn on exact's mean error is at least {min(factors):.3g} times smaller"] if factors else []
+
+
+def recoveries(records: Sequence[Record], by: Callable[[Record], str]) -> str:
+    """How many samples each group of cells recovered, with signs where the attack claims them, and their mean error."""
+    parts = []
+    for name, members in grouped(done(records), by).items():
+        outcomes = [outcome_of(record) for record in members]
+        found = sum(each.recovered if each.signs_determined else each.recovered_up_to_sign for each in outcomes)
+        of = sum(each.num_samples for each in outcomes)
+        parts.append(f"{name}: {found} of {of} recovered, mean error {fmean(e.claimed_error for e in outcomes):.2g}")
+    return ". ".join(parts) + "."
+
+
+def smallest_solved(records: Sequence[Record]) -> float | None:
+    """The smallest p / (d n) of a grid from which on every run is recovered; None if there is none."""
+    solved: float | None = None
+    groups = grouped(done(records), lambda record: round(outcome_of(record).ratio, 4))
+    for ratio, members in sorted(groups.items(), reverse=True):
+        if any(outcome_of(record).claimed_error >= RECOVERED for record in members):
+            break
+        solved = ratio
+    return solved
+
+
+def method_name(record: Record) -> str:
+    """The attack's name in sentences."""
+    return name_of(method_of(record))
+
+
+def _between(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"
+
+
+def span_inclusion(records: Sequence[Record]) -> str:
+    """Error and residual of the true features side by side, between n and dn, and from 2dn on."""
+    parts = []
+    for method, mine in grouped(done(records), method_of).items():
+        for words, members in (
+            ("between n and dn", [e for e in mine if outcome_of(e).num_parameters > 2 * outcome_of(e).num_samples]),
+            ("from 2dn on", mine),
+        ):
+            far = [each for each in members if (outcome_of(each).ratio > 0.97 * _COMFORTABLE) == (words[0] == "f")]
+            near = [each for each in far if words[0] == "f" or outcome_of(each).ratio < 1]
+            residuals = series(near, num_parameters, lambda record: outcome_of(record).orthogonal_residual).mean
+            errors = series(near, num_parameters, claimed_error).mean
+            if residuals:
+                parts.append(f"{name_of(method)} {words}: residual {_between(residuals)}, error {_between(errors)}")
+    return ". ".join(parts) + "."
