@@ -13,7 +13,7 @@ from exhume import figures as registry
 from exhume.cli.render import Json, show
 from exhume.cli.sweep_progress import sweep_progress_of
 from exhume.errors import InputError
-from exhume.figures import Figure, caption
+from exhume.figures import Figure, Scale, caption
 from exhume.figures import page as results
 from exhume.figures.output import Published
 from exhume.figures.run import data_of, require_data
@@ -107,8 +107,8 @@ def _ask(chosen: Sequence[Figure], scale: str, json: bool) -> None:
     """Says what the paper's scale costs, and asks."""
     for figure in chosen:
         at = figure.scale(scale)
-        time = caption.duration(60 * at.minutes)
-        print(f"{figure.name}: {len(at.cells())} cells, about {time} on two cores. {at.protocol}", file=sys.stderr)
+        size = f"{len(at.cells())} cells, about {_minutes(at)} on two cores"
+        print(f"{figure.name}: {size}. {caption.sentence(at.protocol)}", file=sys.stderr)
     if json or not sys.stdin.isatty():
         raise InputError("the paper's scale is for a large machine; add --yes to run it")
     typer.confirm("Run it?", abort=True, err=True)
@@ -133,8 +133,12 @@ def _list(names: Sequence[str], json: bool) -> None:
 def _entry(figure: Figure) -> str:
     lines = [f"{figure.name:<12} {figure.title}", f"  shows   {figure.shows}"]
     for name, scale in figure.scales().items():
-        lines.append(f"  {name:<7} {scale.protocol} About {caption.duration(60 * scale.minutes)} on two cores.")
+        lines.append(f"  {name:<7} {caption.sentence(scale.protocol)} About {_minutes(scale)} on two cores.")
     return "\n".join(lines)
+
+
+def _minutes(scale: Scale) -> str:
+    return caption.duration(60 * scale.minutes)
 
 
 def _entry_json(figure: Figure) -> dict[str, Any]:

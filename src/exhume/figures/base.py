@@ -74,7 +74,7 @@ class Figure:
     def heading(self) -> str:
         """Its number and title."""
         number = self.name.removeprefix("fig")
-        return f"Figure {number}: {self.title}" if number.isdecimal() else self.title
+        return f"Figure {number}: {self.title}" if number.isdecimal() else f"{self.title[:1].upper()}{self.title[1:]}"
 
     def scale(self, name: str) -> Scale:
         """The experiments at a scale; one that this figure does not have is an InputError."""

@@ -54,6 +54,12 @@ def configuration(figure: Figure, scale: str, records: Sequence[Record]) -> dict
     }
 
 
+def sentence(words: str) -> str:
+    """Words with a capital letter at the beginning and a full stop at the end."""
+    words = words.strip()
+    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"
+
+
 def claimant(figure: Figure) -> str:
     """Whose claim it is."""
     return "Expected" if figure.beyond else "The paper's claim"
@@ -93,7 +99,7 @@ def command(figure: Figure, scale: str) -> str:
 
 
 def lines(grids: Iterable[Grid]) -> list[str]:
-    """Every grid in one line: data, victims, widths, attacks with their options, seeds."""
+    """Every grid in one line: its name, data, victims, widths, attacks with their options, seeds."""
     return [_line(grid) for grid in grids]
 
 
@@ -144,7 +150,7 @@ def _line(grid: Grid) -> str:
         ", ".join(_spec(each, "method") for each in grid.attack),
         f"seeds {_listed(grid.seeds)}",
     )
-    return "; ".join(parts)
+    return f"{grid.name}: {'; '.join(parts)}"
 
 
 def _spec(spec: Spec, name: str) -> str:

@@ -127,7 +127,7 @@ def _absent(figure: Figure) -> str:
 def _protocols(figure: Figure) -> str:
     rows = ["| scale | protocol | expected on two cores |", "|---|---|---|"]
     for name, scale in figure.scales().items():
-        rows.append(f"| {name} | {_cell(scale.protocol)} | {caption.duration(60 * scale.minutes)} |")
+        rows.append(f"| {name} | {_cell(caption.sentence(scale.protocol))} | {caption.duration(60 * scale.minutes)} |")
     return "\n".join(rows)
 
 
