@@ -10,7 +10,13 @@ import importlib
 from exhume.errors import InputError
 from exhume.figures.base import SCALES, Figure, Scale, ScaleName
 
-_MODULES: tuple[str, ...] = ()
+_MODULES: tuple[str, ...] = (
+    *(f"fig{number:02}" for number in range(1, 18)),
+    "threshold",
+    "phase",
+    "subspace_dimension",
+    "precision",
+)
 
 
 def _load() -> dict[str, Figure]:

@@ -163,17 +163,25 @@ def step_panel(
 
 
 def success_panel(
-    axis: Any, records: Sequence[Record], *, by: Variant = method_of, title: str = "", at: float = 1.0
+    axis: Any,
+    records: Sequence[Record],
+    *,
+    by: Variant = method_of,
+    title: str = "",
+    at: float = 1.0,
+    x: Callable[[Record], float] | None = None,
+    x_label: str = "p / (d n)",
 ) -> None:
     """The share of cells with an error below 1e-3 against p / (d n), with Wilson's intervals of 95 %.
 
     Args:
         by: names the lines; methods keep their colours.
+        x: another ratio than p / (d n).
         at: where the vertical line is drawn.
     """
     groups = grouped(done(records), by)
     for index, (label, members) in enumerate(groups.items()):
-        by_ratio = sorted(grouped(members, _ratio).items())
+        by_ratio = sorted(grouped(members, x or _ratio).items())
         wins, trials = [sum(map(recovered, each)) for _, each in by_ratio], [len(each) for _, each in by_ratio]
         shares = [won / of for won, of in zip(wins, trials, strict=True)]
         low, high = zip(*(wilson(won, of) for won, of in zip(wins, trials, strict=True)), strict=True)
@@ -189,7 +197,7 @@ def success_panel(
     axis.set_xscale("log")
     axis.set_ylim(-0.03, 1.03)
     _plain_ticks(axis)
-    axis.set_xlabel("p / (d n)")
+    axis.set_xlabel(x_label)
     axis.set_ylabel("share of runs with error < 1e-3")
     axis.set_title(title, fontsize=USUAL)
 

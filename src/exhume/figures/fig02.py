@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from exhume.figures import curves, style
 from exhume.figures.base import Figure, Scale
 from exhume.figures.fig01 import CURVE_LAPTOP, CURVE_PAPER
 from exhume.figures.findings import span_inclusion
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-
-    from exhume.sweep.record import Record
-
-
-def _draw(records: Sequence[Record]) -> Drawing:
-    sheet, (axis,) = style.figure()
-    curves.threshold_panel(
-        axis, records, title="random features on CIFAR-10", show=("error", "orthogonal_residual")
-    )
-    style.legend_below(sheet, [axis])
-    return sheet
-
+from exhume.figures.panels import threshold_drawing
 
 FIGURE = Figure(
     name="fig2",
@@ -44,6 +26,6 @@ FIGURE = Figure(
         CURVE_PAPER,
         20_000,
     ),
-    draw=_draw,
+    draw=threshold_drawing(lambda record: "random features on CIFAR-10", show=("error", "orthogonal_residual")),
     findings=span_inclusion,
 )

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from exhume.figures import curves, style
 from exhume.figures.base import Figure, Scale
-from exhume.figures.findings import thresholds
+from exhume.figures.panels import sizes, threshold_drawing, threshold_findings
 from exhume.figures.protocols import below_and_above, descent, exact, sphere
-from exhume.figures.statistics import grouped
 from exhume.sweep.grid import Grid
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-
-    from exhume.sweep.record import Record
 
 _RATIOS: list[float] = [0.1, 0.3, 0.5, 1, 1.5, 2, 5, 10, 20]
 SMALL_LAPTOP = below_and_above(
@@ -39,26 +29,6 @@ _LARGE_PAPER = below_and_above(
 )
 
 
-def panels(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """The records of each (d, n), by its title."""
-    return grouped(
-        records, lambda record: "d = {dim}, n = {samples}".format(**record.cell.data.options)
-    )
-
-
-def _draw(records: Sequence[Record]) -> Drawing:
-    found = panels(records)
-    sheet, axes = style.figure(columns=max(1, len(found)))
-    for axis, (title, mine) in zip(axes, found.items(), strict=True):
-        curves.threshold_panel(axis, mine, title=title)
-    style.legend_below(sheet, axes)
-    return sheet
-
-
-def _findings(records: Sequence[Record]) -> str:
-    return " ".join(f"({title}) {thresholds(mine)}" for title, mine in panels(records).items())
-
-
 FIGURE = Figure(
     name="fig3",
     title="thresholds on the sphere",
@@ -78,6 +48,6 @@ FIGURE = Figure(
         (*SMALL_PAPER, *MIDDLE_PAPER, *_LARGE_PAPER),
         5_000,
     ),
-    draw=_draw,
-    findings=_findings,
+    draw=threshold_drawing(sizes),
+    findings=threshold_findings(sizes),
 )
