@@ -36,9 +36,9 @@ FIGURE = Figure(
     "labels of a noisy linear model, for several (d, n).",
     claim="Two thresholds for every (d, n): labels are fitted from p = n on, data are reconstructed once p exceeds dn.",
     laptop=Scale(
-        "sphere (d, n) = (30, 20) with p from 10 to 20dn and (100, 20) with p from 10 to 10dn, 3 seeds each, descent of "
-        "at most 4,000 and 1,500 steps, exact of at most 8,000 passes; (100, 100) at 0.01 to 5dn, 1 seed, descent of at "
-        "most 150 steps, exact of at most 3,000 passes",
+        "sphere (d, n) = (30, 20) with p from 10 to 20dn and (100, 20) with p from 10 to 10dn, 3 seeds each, descent "
+        "of at most 4,000 and 1,500 steps, exact of at most 8,000 passes; (100, 100) at 0.01 to 5dn, 1 seed, descent "
+        "of at most 150 steps, exact of at most 3,000 passes",
         (*SMALL_LAPTOP, *MIDDLE_LAPTOP, _LARGE_LAPTOP),
         7,
     ),

@@ -62,13 +62,14 @@ FIGURE = Figure(
     "the labels are fitted everywhere.",
     laptop=Scale(
         "CIFAR-10; two-layer: 16x16 (d = 768), ten classes, n = 10, 3 seeds; ResNet: 8x8 (d = 192), n = 4, 2 seeds; "
-        "trained with the stable step; descent of at most 300 steps, exact of at most 3,000 and 1,500 passes and 2 starts",
+        "trained with the stable step; descent of at most 300 steps, exact of at most 3,000 and 1,500 passes, 2 starts",
         (TWO_LAYER_LAPTOP, RESNET_LAPTOP),
         6,
     ),
     paper=Scale(
-        "CIFAR-10 (d = 3072), n = 10, two-layer networks on ten classes and ResNets on frogs and trucks, last layers of "
-        "0.01 to 10dn weights, 10 seeds, trained with step 1e-5 for up to 10^6 steps, descent until its loss is 1e-7",
+        "CIFAR-10 (d = 3072), n = 10, two-layer networks on ten classes and ResNets on frogs and trucks, last layers "
+        "of 0.01 to 10dn weights, 10 seeds, trained with step 1e-5 for up to 10^6 steps, descent until its loss is "
+        "1e-7",
         (TWO_LAYER_PAPER, RESNET_PAPER),
         40_000,
     ),

@@ -73,7 +73,8 @@ FIGURE = Figure(
         3,
     ),
     paper=Scale(
-        "CIFAR-10 frogs and trucks (d = 3072), n = 50, p = 10dn, 20, 30, 40 and 60 rows, descent until its loss is 1e-7",
+        "CIFAR-10 frogs and trucks (d = 3072), n = 50, p = 10dn, 20, 30, 40 and 60 rows, descent until its "
+        "loss is 1e-7",
         (_PAPER,),
         10_000,
     ),

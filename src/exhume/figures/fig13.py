@@ -53,7 +53,7 @@ FIGURE = Figure(
     claim="The error goes down and images are recovered once the last layer has more than dn weights.",
     laptop=Scale(
         "CIFAR-10 at 8x8 (d = 192), three classes, n = 3, one patch, depth 1, 0.25 to 8dn weights in the last layer, "
-        "one seed, trained with the stable step, descent of at most 150 steps, exact of at most 800 passes and one start",
+        "one seed, trained with the stable step, descent of at most 150 steps, exact of at most 800 passes, one start",
         (_LAPTOP,),
         6,
     ),

@@ -44,14 +44,14 @@ FIGURE = Figure(
     shows="Training loss and reconstruction error against p for several strengths of a ridge penalty.",
     claim="Even large penalties leave the threshold for reconstruction where it was.",
     laptop=Scale(
-        "sphere d = 30, n = 20, ridge 0, 0.1, 10 and 1000, p from 0.1 to 10dn, 2 seeds, descent of at most 2,000 steps, "
-        "exact of at most 6,000 passes",
+        "sphere d = 30, n = 20, ridge 0, 0.1, 10 and 1000, p from 0.1 to 10dn, 2 seeds, descent of at most 2,000 "
+        "steps, exact of at most 6,000 passes",
         (_LAPTOP,),
         6,
     ),
     paper=Scale(
-        "sphere (d, n) = (30, 20), (100, 20), (100, 100), ridge 0, 0.1, 10 and 1000 (the paper's are not given), p from "
-        "0.1 to 20dn, 10 seeds, descent with step 20 until its loss is 1e-7",
+        "sphere (d, n) = (30, 20), (100, 20), (100, 100), ridge 0, 0.1, 10 and 1000 (the paper's are not given), p "
+        "from 0.1 to 20dn, 10 seeds, descent with step 20 until its loss is 1e-7",
         (_PAPER,),
         20_000,
     ),

@@ -57,8 +57,8 @@ FIGURE = Figure(
         6,
     ),
     paper=Scale(
-        "sphere (d, n) = (30, 20) and (100, 100), shares 1, 0.75, 0.5, 0.25 and 0.1 (the paper's are not given), p from "
-        "0.1 to 20dn before pruning, 10 seeds, descent with step 20 until its loss is 1e-7",
+        "sphere (d, n) = (30, 20) and (100, 100), shares 1, 0.75, 0.5, 0.25 and 0.1 (the paper's are not given), p "
+        "from 0.1 to 20dn before pruning, 10 seeds, descent with step 20 until its loss is 1e-7",
         (_PAPER,),
         20_000,
     ),

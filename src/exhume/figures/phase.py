@@ -65,8 +65,8 @@ FIGURE = Figure(
         5,
     ),
     paper=Scale(
-        "sphere d = 50, n from 2 to 128, p from 10 to 20,480, 5 seeds, descent of at most 60,000 steps, exact without a "
-        "limit of passes",
+        "sphere d = 50, n from 2 to 128, p from 10 to 20,480, 5 seeds, descent of at most 60,000 steps, exact without "
+        "a limit of passes",
         (_LARGE,),
         5_000,
     ),

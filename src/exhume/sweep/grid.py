@@ -63,8 +63,8 @@ class Grid(Spec):
     @field_validator("name")
     @classmethod
     def _nameable(cls, value: str) -> str:
-        if not re.fullmatch(r"[\w.+-][\w. +-]{0,99}", value):
-            raise ValueError("valid: up to 100 letters, digits, blanks and . _ + -")
+        if not re.fullmatch(r"[\w.+-][\w. ,=+-]{0,99}", value):
+            raise ValueError("valid: up to 100 letters, digits, blanks and . , _ = + -")
         return value
 
     @field_validator("data", "victim", "features", "ratio", "attack", mode="before")
