@@ -1,0 +1,85 @@
+"""The setting of the theorems: samples on the sphere, features of this package's own V, kernels, an activation.
+
+No built-in activation meets Assumption 2 to the letter (relu+tanh has mu_0, mu_2 and a jump of the slope), so that
+there is one here that does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from exhume import activations
+from exhume.activations import Activation
+from exhume.features import GaussianMatrix, RandomFeatureMap
+from exhume.measures import on_sphere
+from exhume.randomness import generator_for, seed_for
+
+# A constant, cos z and cos 2z with weights that cancel mu_0 and mu_2, for
+# E cos(f g) = exp(-f^2 / 2) and mu_2 of cos(f z) = -f^2 exp(-f^2 / 2) / sqrt(2).
+FREQUENCIES = (0.0, 1.0, 2.0)
+WEIGHTS = (1.5 * math.exp(-2.0), -2.0 * math.exp(-1.5), 0.5)
+
+
+def _waves(z: Tensor) -> Tensor:
+    """sin z + w_0 + w_1 cos z + w_2 cos 2z; the double angle by its formula, since cosines cost most of it."""
+    cosine = z.cos()
+    return z.sin() + WEIGHTS[0] - WEIGHTS[2] + cosine * (WEIGHTS[1] + 2.0 * WEIGHTS[2] * cosine)
+
+
+def _waves_slope(z: Tensor) -> Tensor:
+    """cos z - w_1 sin z - 2 w_2 sin 2z."""
+    cosine = z.cos()
+    return cosine - z.sin() * (WEIGHTS[1] + 4.0 * WEIGHTS[2] * cosine)
+
+
+def _waves_slope_kernel(cosines: Tensor) -> Tensor:
+    """E[cos z_1 cos z_2] = cosh(c) / e, and likewise E[sin(e z_1) sin(f z_2)] = exp(-(e^2 + f^2) / 2) sinh(e f c)."""
+    total = math.exp(-1.0) * cosines.cosh()
+    for weight, e in zip(WEIGHTS, FREQUENCIES, strict=True):
+        for other, f in zip(WEIGHTS, FREQUENCIES, strict=True):
+            total = total + weight * other * e * f * math.exp(-(e * e + f * f) / 2.0) * (e * f * cosines).sinh()
+    return total
+
+
+# sin z + (3 e^-2 - 4 e^-1.5 cos z + cos 2z) / 2: smooth, Lipschitz, mu_0 = mu_2 = 0, and all other coefficients not 0.
+WAVES = Activation("waves", _waves, _waves_slope, "none", kernel=_waves_slope_kernel)
+
+
+def named(activation: str | Activation) -> Activation:
+    """An activation by its name: waves, or any that `exhume.activations` knows."""
+    return WAVES if activation == WAVES.name else activations.get(activation)
+
+
+def sphere_samples(num_samples: int, dim: int, seed: int, purpose: str) -> Tensor:
+    """Samples uniform on the sphere of radius sqrt(d), (n, d) in float64: Assumption 1."""
+    generator = generator_for(seed, f"theory samples {purpose}")
+    return on_sphere(torch.randn(num_samples, dim, generator=generator, dtype=torch.float64))
+
+
+def feature_map(num_features: int, dim: int, activation: str | Activation, seed: int, purpose: str) -> RandomFeatureMap:
+    """phi(x) = act(V x) in float64, V as every victim of this package has it: Eq. (1)."""
+    matrix = GaussianMatrix(num_features, dim, seed_for(seed, f"theory features {purpose}"))
+    return RandomFeatureMap(matrix, named(activation), torch.float64)
+
+
+def entries(features: RandomFeatureMap) -> Tensor:
+    """V, (p, d)."""
+    return torch.cat([part for _, part in features.matrix.chunks(torch.float64)])
+
+
+def feature_kernel(activation: str | Activation, cosines: Tensor) -> Tensor:
+    """K(c) = E[phi(z_1) phi(z_2)] for standard Gaussians of correlation c, entry by entry.
+
+    By Price's theorem K'(c) is the slope kernel, so that K(sin t) = mu_0^2 + int_0^t K'(sin s) cos s ds. In s even
+    relu's slope kernel is smooth, and Gauss-Legendre quadrature is exact to rounding.
+    """
+    act = named(activation)
+    places, weights = (torch.from_numpy(array) for array in np.polynomial.legendre.leggauss(48))
+    angles = torch.arcsin(cosines.double().clamp(-1.0, 1.0))
+    points = angles[..., None] * (places + 1.0) / 2.0  # (..., 48)
+    integrals = (act.slope_kernel(points.sin()) * points.cos()) @ weights * angles / 2.0
+    return float(act.hermite(0)[0]) ** 2 + integrals

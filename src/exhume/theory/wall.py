@@ -1,0 +1,136 @@
+"""The wall p = dn: which directions of the samples the span equation leaves open, and which other samples solve it.
+
+Theorem 1 supposes that the whole span of the features is known. Each sample is then determined for itself, by p - n
+equations for its d - 1 directions on the sphere: from p = n + d - 1 on, far below the p >> dn that the theorem asks.
+An attacker holds one vector of the span, theta = sum_i a_i phi(x_i), and p equations for dn unknowns (n(d - 1)
+directions and n coefficients): that is where the wall is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from exhume.activations import Activation
+from exhume.measures import orthogonal_residual
+from exhume.randomness import generator_for
+from exhume.theory.check import Check, Row
+from exhume.theory.levenberg import fit_samples
+from exhume.theory.recovery import error, sample_jacobians
+from exhume.theory.setting import feature_map, named, sphere_samples
+
+_DIM, _SAMPLES = 10, 6  # dn = 60, n + d - 1 = 15
+_WIDTHS = (3, 10, 14, 15, 30, 59, 60, 61, 120, 600)
+_RANK = 1e-10  # singular values below this share of the largest are zero
+# Other solutions: small enough that plain second-order search from random samples finds the true ones now and then.
+_SEARCH_DIM, _SEARCH_SAMPLES = 6, 4
+_SEARCH_RATIOS = (0.125, 0.5, 0.75, 1.5, 2.0, 4.0)
+_ENOUGH = 0.25  # share of starts that must be solutions below the wall
+_SOLVED = 1e-10  # relative residual of theta
+_SAME, _ELSEWHERE = 1e-6, 1e-2  # errors rho of the true samples, and of other ones
+
+
+def coefficients(num_samples: int, seed: int, purpose: str) -> Tensor:
+    """a_i of either sign and of size 1/2 to 3/2."""
+    drawn = torch.rand(2, num_samples, generator=generator_for(seed, f"theory a {purpose}"), dtype=torch.float64)
+    return torch.where(drawn[0] < 0.5, -1.0, 1.0) * (0.5 + drawn[1])
+
+
+def _rank(jacobian: Tensor, scale: float) -> tuple[int, float]:
+    """The rank, and the smallest singular value relative to the scale."""
+    values = torch.linalg.svdvals(jacobian)
+    missing = jacobian.shape[1] - len(values)
+    return int((values > _RANK * scale).sum()), 0.0 if missing else float(values[-1]) / scale
+
+
+def open_directions(activation: str | Activation = "waves", seed: int = 0) -> Check:
+    """Directions in which samples may move without leaving the equation: max(0, dn - p), in all, if theta is known.
+
+    Of all n(d - 1); at most those. With the whole span known, max(0, n + d - 1 - p) for every sample. By the rank of
+    the Jacobian at the truth, coefficients projected out; with p > dn it is full, and the truth isolated.
+    """
+    act, d, n = named(activation), _DIM, _SAMPLES
+    inputs = sphere_samples(n, d, seed, "wall")
+    weights = coefficients(n, seed, "wall")
+    rows: list[Row] = []
+    right = True
+    for p in _WIDTHS:
+        jacobians = sample_jacobians(feature_map(p, d, act, seed, "wall"), inputs)
+        scale = (p / d) ** 0.5  # of the singular values of V
+        rank, smallest = _rank(torch.cat([a * part for a, part in zip(weights, jacobians, strict=True)], 1), scale)
+        of_theta, of_span = n * (d - 1) - rank, sum(d - 1 - _rank(part, scale)[0] for part in jacobians)
+        expected = min(n * (d - 1), max(0, d * n - p)), n * min(d - 1, max(0, n + d - 1 - p))
+        right &= (of_theta, of_span) == expected
+        rows.append((p, p / (d * n), of_theta, expected[0], smallest, of_span, expected[1]))
+    return Check(
+        f"open directions, {act.name}",
+        f"theta leaves dn - p directions of the samples open and none from p = dn = {d * n} on; the whole span none "
+        f"from p = n + d - 1 = {n + d - 1} on. d = {d}, n = {n}.",
+        ("p", "p/dn", "open, theta", "counted", "sigma_min/sqrt(p/d)", "open, span", "counted"),
+        tuple(rows),
+        None,
+        None,
+        _RANK,
+        right,
+    )
+
+
+def other_solutions(
+    activation: str | Activation = "waves", seed: int = 0, num_problems: int = 4, num_starts: int = 32
+) -> Check:
+    """Random samples are fitted to theta: below p = dn whatever solves the equation is wrong, beyond it nothing is.
+
+    Levenberg-Marquardt from many starts on several problems; most starts end in a local minimum beyond the wall, which
+    is no solution. rho and r are medians over the solutions. Passes if below dn at least a quarter of the starts are
+    solutions and none of them the truth, and if beyond dn all solutions are the truth, with some at every p >= 2dn.
+    """
+    act, d, n = named(activation), _SEARCH_DIM, _SEARCH_SAMPLES
+    starts = num_problems * num_starts
+    rows: list[Row] = []
+    right = True
+    for ratio in _SEARCH_RATIOS:
+        p = round(ratio * d * n)
+        errors, residuals = _solutions(act, p, seed, num_problems, num_starts)
+        true = sum(value < _SAME for value in errors)
+        wrong = sum(value > _ELSEWHERE for value in errors)
+        if ratio < 1:
+            right &= len(errors) >= _ENOUGH * starts and wrong == len(errors)
+        else:
+            right &= true == len(errors) and (ratio < 2 or true > 0)
+        middle = (None, None) if not errors else (_median(errors), _median(residuals))
+        rows.append((p, p / (d * n), starts, len(errors), true, wrong, *middle))
+    return Check(
+        f"other solutions, {act.name}",
+        f"Of samples that solve the equation for theta all are wrong below p = dn = {d * n} and none beyond; below "
+        f"p = n = {n} the residual r of Eq. (167) is 0 all the same. d = {d}.",
+        ("p", "p/dn", "starts", "solutions", "true", "wrong", "error rho", "r"),
+        tuple(rows),
+        None,
+        None,
+        _SAME,
+        right,
+    )
+
+
+def _solutions(
+    activation: Activation, num_features: int, seed: int, num_problems: int, num_starts: int
+) -> tuple[list[float], list[float]]:
+    """The errors rho and the residuals r of all solutions found."""
+    d, n = _SEARCH_DIM, _SEARCH_SAMPLES
+    errors, residuals = [], []
+    for problem in range(num_problems):
+        purpose = f"search {num_features} {problem}"
+        inputs = sphere_samples(n, d, seed, purpose)
+        features = feature_map(num_features, d, activation, seed, purpose)
+        truth = features.forward(inputs)
+        theta = coefficients(n, seed, purpose) @ truth
+        starts = sphere_samples(num_starts * n, d, seed, f"{purpose} starts").reshape(num_starts, n, d)
+        found, left = fit_samples(features, theta, starts)
+        for rows in found[left < _SOLVED]:
+            errors.append(error(inputs, rows))
+            residuals.append(orthogonal_residual(truth, features.forward(rows)))
+    return errors, residuals
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
