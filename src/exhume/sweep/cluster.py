@@ -1,0 +1,85 @@
+"""Where cells are computed: processes on this machine by default, or a scheduler somewhere else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from distributed import Client, LocalCluster
+
+from exhume.errors import InputError
+from exhume.sweep.work import LeaveInterruptsToTheClient, versions
+
+# Seconds within which a scheduler must answer, and then have a worker.
+_ANSWER = 5
+_FIRST_WORKER = 60
+
+
+@contextmanager
+def client_of(scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
+    """A client of the scheduler, or of a cluster of `workers` processes (as many as cores) that ends with the block."""
+    if scheduler is not None and workers is not None:
+        raise InputError(f"workers is {workers}, but those of {scheduler} are started elsewhere; give one of the two")
+    with _embedded(workers) if scheduler is None else _elsewhere(scheduler) as client:
+        yield client
+
+
+@contextmanager
+def _embedded(workers: int | None) -> Iterator[Client]:
+    count = cores() if workers is None else workers
+    if count < 1:
+        raise InputError(f"workers is {count}; valid: a whole number of at least 1")
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    with (
+        LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=0,
+            env=one_thread,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(LeaveInterruptsToTheClient())
+        yield client
+
+
+@contextmanager
+def _elsewhere(scheduler: str) -> Iterator[Client]:
+    if not re.fullmatch(r"(tcp|tls)://.+:\d+", scheduler):
+        raise InputError(f"scheduler is {scheduler!r}; valid: an address such as tcp://127.0.0.1:8786")
+    try:
+        client = Client(scheduler, timeout=_ANSWER, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no scheduler answers at {scheduler}: {error}") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_FIRST_WORKER)
+        except TimeoutError as error:
+            message = f"the scheduler at {scheduler} has no worker; start one with `dask worker {scheduler}`"
+            raise InputError(message) from error
+        _check_versions(client, scheduler)
+        yield client
+
+
+def _check_versions(client: Client, scheduler: str) -> None:
+    """The same cell must mean the same everywhere."""
+    try:
+        found = client.run(versions)
+    except Exception as error:
+        raise InputError(f"a worker of {scheduler} cannot run exhume: {type(error).__name__}: {error}") from error
+    here = versions()["exhume"]
+    for worker, there in found.items():
+        if there["exhume"] != here:
+            raise InputError(f"worker {worker} has exhume {there['exhume']}; valid: {here}, the version here")
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
