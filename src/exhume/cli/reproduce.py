@@ -16,7 +16,7 @@ from exhume.errors import InputError
 from exhume.figures import Figure, Scale, caption
 from exhume.figures import page as results
 from exhume.figures.output import Published
-from exhume.figures.run import data_of, require_data
+from exhume.figures.run import data_of, expected_minutes, require_data
 from exhume.figures.run import reproduce as run
 from exhume.sweep.store import Store
 
@@ -123,11 +123,11 @@ def _page(store: Path, out: Path, json: bool) -> None:
 
 
 def _list(names: Sequence[str], json: bool) -> None:
-    chosen = [figure for name in names for figure in registry.find(name)]
-    text = "\n\n".join(_entry(figure) for figure in dict.fromkeys(chosen))
-    total = sum(figure.laptop.minutes for figure in chosen)
+    chosen = list({figure.name: figure for name in names for figure in registry.find(name)}.values())
+    text = "\n\n".join(_entry(figure) for figure in chosen)
+    total = round(expected_minutes(chosen, "laptop"), 1)
     value = {"figures": [_entry_json(figure) for figure in chosen], "laptop_minutes": total}
-    show(f"{text}\n\nall of these at laptop scale: about {total:.0f} minutes on two cores", value, json)
+    show(f"{text}\n\nThese at laptop scale, shared cells once: about {total:.0f} minutes on two cores.", value, json)
 
 
 def _entry(figure: Figure) -> str:

@@ -55,9 +55,10 @@ def configuration(figure: Figure, scale: str, records: Sequence[Record]) -> dict
 
 
 def sentence(words: str) -> str:
-    """Words with a capital letter at the beginning and a full stop at the end."""
+    """Words with a capital letter at the beginning, unless that is a symbol, and a full stop at the end."""
     words = words.strip()
-    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"
+    start = words[:1].upper() if words[1:2].isalpha() else words[:1]
+    return f"{start}{words[1:]}{'' if words.endswith('.') else '.'}"
 
 
 def claimant(figure: Figure) -> str:
@@ -76,10 +77,8 @@ def found(figure: Figure, records: Sequence[Record]) -> str:
 
 def reasons(records: Sequence[Record]) -> str:
     """Why cells failed, each reason once."""
-    failed = [record for record in records if record.state == "failed"]
-    different = list(
-        dict.fromkeys((record.error or "").strip().splitlines()[-1:][0] for record in failed if record.error)
-    )
+    errors = [(record.error or "").splitlines()[:1] for record in records if record.state == "failed"]
+    different = list(dict.fromkeys(line for lines in errors for line in lines))
     listed = [f"- {failures(records)}:", *(f"  - {reason}" for reason in different[:_MOST_REASONS])]
     more = len(different) - _MOST_REASONS
     return "\n".join([*listed, *([f"  - and {more} other reasons"] if more > 0 else [])])

@@ -86,3 +86,14 @@ def require_data(figures: Iterable[Figure], scale: str) -> None:
 def data_of(figure: Figure, scale: str) -> set[str]:
     """The data sets that a figure needs."""
     return {spec.name for grid in figure.scale(scale).grids for spec in grid.data}
+
+
+def expected_minutes(figures: Iterable[Figure], scale: str) -> float:
+    """What some figures take together on two cores: cells that they share count once."""
+    seen: set[str] = set()
+    total = 0.0
+    for figure in figures:
+        keys = {cell.key for cell in figure.scale(scale).cells()}
+        total += figure.scale(scale).minutes * len(keys - seen) / max(len(keys), 1)
+        seen |= keys
+    return total

@@ -1,0 +1,164 @@
+"""Published figures and the results page: complete, told in words, and the same every time."""
+
+import csv
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure as Drawing
+
+from exhume import figures
+from exhume.figures import Figure, Scale, caption, page
+from exhume.figures.curves import line
+from exhume.figures.galleries import gallery
+from exhume.figures.output import publish
+from exhume.figures.statistics import claimed_error, num_parameters, series
+from exhume.sweep.grid import Grid
+from exhume.sweep.outcome import Finished
+from exhume.sweep.store import Store
+
+VERSIONS = {"exhume": "0.1.0", "torch": "2.9"}
+
+
+def draw(records):
+    drawing = Drawing(figsize=(2, 1))
+    line(drawing.subplots(), series(records, num_parameters, claimed_error), label="errors", colour="red")
+    return drawing
+
+
+def tiny(name, *, data="sphere", **more):
+    spec = {"name": "sphere", "dim": 30, "samples": 20} if data == "sphere" else {"name": data, "samples": 20}
+    grid = Grid(name="d = 30, n = 20", data=spec, features=[600, 1200], attack="exact", seeds=2)
+    scale = Scale("d = 30, n = 20, two seeds | one attack", (grid,), 0.5)
+    words = {"title": f"the {name} one", "shows": "Errors against p.", "claim": "Errors fall at dn. Always."}
+    found = {"findings": lambda records: f"Mean of {len(records)} cells. And more."}
+    return Figure(name, laptop=scale, paper=replace(scale, minutes=600.0), draw=draw, **words, **found, **more)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """Three figures instead of the paper's: one of them with pictures, one beyond."""
+    chosen = {
+        "fig1": tiny("fig1"),
+        "fig2": tiny("fig2", data="digits", gallery=gallery, pictures_of="digits"),
+        "depths": tiny("depths", beyond=True),
+    }
+    monkeypatch.setattr(figures, "FIGURES", chosen)
+    return chosen
+
+
+@pytest.fixture
+def store(tmp_path, registry, record, pictures):
+    """A store in which the first two figures are done but for one failed cell, and the third is not run."""
+    with Store(tmp_path / "store.sqlite") as opened:
+        for figure in list(registry.values())[:2]:
+            cells = figure.laptop.cells()
+            opened.register(figure.sweep("laptop"), cells)
+            for index, cell in enumerate(cells):
+                if figure.name == "fig1" and index == 3:
+                    opened.fail(cell.key, "InputError: too large\nTraceback ...", seconds=1.0, versions=VERSIONS)
+                    continue
+                shown = pictures(4) if figure.gallery else None
+                finished = Finished(outcome=record(p=cell.features, seed=cell.seed).outcome, pictures=shown)
+                opened.finish(cell.key, finished, seconds=2.0, versions=VERSIONS)
+        yield opened
+
+
+def everything(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_figure_is_published_whole(tmp_path, registry, store):
+    done = publish(registry["fig2"], "laptop", store.records("fig2-laptop"), tmp_path / "figs")
+    names = {path.name for path in done.files}
+    ends = (".png", ".svg", "-gallery.png", "-gallery.svg", ".csv", ".json", ".md")
+    assert names == {f"fig2-laptop{end}" for end in ends} == {path.name for path in (tmp_path / "figs").iterdir()}
+    assert (done.cells, done.failed, done.seconds) == (4, 0, 8.0)
+    rows = list(csv.DictReader((tmp_path / "figs/fig2-laptop.csv").read_text().splitlines()))
+    assert [int(row["num_parameters"]) for row in rows] == [600, 1200, 600, 1200]
+    value = json.loads((tmp_path / "figs/fig2-laptop.json").read_text())
+    assert [each["configuration"] for each in value["runs"]] == [
+        cell.to_json() for cell in registry["fig2"].laptop.cells()
+    ]
+    assert value["versions"] == {"exhume": ["0.1.0"], "torch": ["2.9"]}
+    assert (value["cells"], value["done"], value["failed"]) == (4, 4, 0)
+
+
+def test_publishing_again_changes_no_byte(tmp_path, registry, store):
+    for folder in ("one", "two"):
+        for name in ("fig1", "fig2"):
+            publish(registry[name], "laptop", store.records(f"{name}-laptop"), tmp_path / folder)
+    assert everything(tmp_path / "one") == everything(tmp_path / "two")
+
+
+def test_failed_cells_are_told_in_the_drawing_and_in_the_caption(tmp_path, registry, store):
+    done = publish(registry["fig1"], "laptop", store.records("fig1-laptop"), tmp_path)
+    assert done.failed == 1
+    words = (tmp_path / "fig1-laptop.md").read_text()
+    assert "1 of 4 cells failed" in words
+    assert "InputError: too large" in words
+    assert "Traceback" not in words
+    assert "<!-- 1 of 4 cells failed -->" in (tmp_path / "fig1-laptop.svg").read_text()
+
+
+def test_a_figure_all_of_whose_cells_failed_says_so(tmp_path, registry, record):
+    records = [record(state="failed", seed=seed) for seed in range(4)]
+    publish(registry["fig2"], "laptop", records, tmp_path)
+    assert "Nothing: 4 of 4 cells failed." in (tmp_path / "fig2-laptop.md").read_text()
+    assert "nothing to draw" in (tmp_path / "fig2-laptop.svg").read_text()
+
+
+def test_the_caption_has_the_exact_configuration(registry, store):
+    words = caption.text(registry["fig1"], "laptop", store.records("fig1-laptop"), ["fig1-laptop.png"])
+    assert "# Figure 1: the fig1 one" in words
+    assert "sphere (dim 30, samples 20); rf; p = 600, 1200; exact; seeds 0, 1" in words
+    assert "exhume reproduce fig1 --scale laptop" in words
+    assert "with exhume 0.1.0, torch 2.9: 3 of 4 cells done in 7 s of computing" in words
+    assert "one standard deviation" in words
+
+
+def test_the_page_has_every_figure_and_is_the_same_every_time(tmp_path, registry, store):
+    written = page.write(store, tmp_path / "one" / "reproduction.md")
+    page.write(store, tmp_path / "two" / "reproduction.md")
+    assert everything(tmp_path / "one") == everything(tmp_path / "two")
+    assert written.missing == ("depths",)
+    words = written.page.read_text()
+    assert "| [Figure 1](#figure-1-the-fig1-one) | Errors fall at dn. | Mean of 4 cells. | 4 | 7 s |" in words
+    assert "| [depths](#the-depths-one) | Errors fall at dn. | not run yet | | |" in words
+    for figure in registry.values():
+        assert f"\n## {figure.heading}\n" in words
+        assert f"`exhume reproduce {figure.name} --scale laptop`" in words
+    assert "d = 30, n = 20, two seeds \\| one attack." in words
+    assert "| the paper's claim | found |" in words
+
+
+def test_links_and_pictures_of_the_page_lead_somewhere(tmp_path, store):
+    written = page.write(store, tmp_path / "docs" / "reproduction.md")
+    words = written.page.read_text()
+    headings = {page.anchor(heading) for heading in re.findall(r"^## (.*)$", words, flags=re.MULTILINE)}
+    assert set(re.findall(r"\]\(#([^)]+)\)", words)) == headings
+    shown = {Path(name) for name in re.findall(r"!\[[^]]*\]\(([^)]+)\)", words)}
+    assert {tmp_path / "docs" / path for path in shown} == set(written.pictures)
+    assert all(path.exists() for path in written.pictures)
+
+
+def test_pictures_that_may_not_be_redistributed_stay_out(tmp_path, store):
+    page.write(store, tmp_path / "docs" / "reproduction.md")
+    names = {path.name for path in (tmp_path / "docs/images/reproduction").iterdir()}
+    assert names == {"fig1.png", "fig2.png"}  # its plot, without its gallery
+    assert "Pictures of digits are not redistributed" in (tmp_path / "docs/reproduction.md").read_text()
+
+
+def test_a_gallery_alone_stays_out_too(tmp_path, registry, store):
+    registry["fig2"] = replace(registry["fig2"], draw=None)
+    page.write(store, tmp_path / "reproduction.md")
+    assert {path.name for path in (tmp_path / "images/reproduction").iterdir()} == {"fig1.png"}
+
+
+def test_a_figure_half_run_is_not_on_the_page(tmp_path, registry, store):
+    store.register("depths-laptop", registry["depths"].laptop.cells())
+    assert page.write(store, tmp_path / "reproduction.md").missing == ()  # it shares all its cells with the first
+    store.retry("fig1-laptop")
+    assert page.write(store, tmp_path / "reproduction.md").missing == ("fig1", "depths")
