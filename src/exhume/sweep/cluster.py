@@ -7,33 +7,57 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+import dask
 from distributed import Client, LocalCluster
 
-from exhume.errors import InputError
+from exhume.errors import ExhumeError, InputError
 from exhume.sweep.work import LeaveInterruptsToTheClient, versions
 
 # Seconds within which a scheduler must answer, and then have a worker.
 _ANSWER = 5
 _FIRST_WORKER = 60
+# Seconds that a worker process which died has to come back, before another takes its place.
+_RESTART = 120
+
+
+@dataclass(frozen=True)
+class Workforce:
+    """A client, and the cluster of `kept` workers behind it if that was started here."""
+
+    client: Client
+    cluster: LocalCluster | None = None
+    kept: int = 0
+
+    def count(self) -> int:
+        """How many cells can be computed at a time; workers that did not come back are replaced."""
+        try:
+            threads = sum(self.client.nthreads().values())
+        except OSError as error:
+            raise ExhumeError(f"the scheduler is gone ({error}); run again to go on") from error
+        if self.cluster is not None and threads < self.kept:
+            self.cluster.scale(self.kept)
+        return threads
 
 
 @contextmanager
-def client_of(scheduler: str | None = None, workers: int | None = None) -> Iterator[Client]:
-    """A client of the scheduler, or of a cluster of `workers` processes (as many as cores) that ends with the block."""
+def workforce(scheduler: str | None = None, workers: int | None = None) -> Iterator[Workforce]:
+    """The workers of a scheduler, or `workers` processes (as many as cores) that end with the block."""
     if scheduler is not None and workers is not None:
         raise InputError(f"workers is {workers}, but those of {scheduler} are started elsewhere; give one of the two")
-    with _embedded(workers) if scheduler is None else _elsewhere(scheduler) as client:
-        yield client
+    with _embedded(workers) if scheduler is None else _elsewhere(scheduler) as found:
+        yield found
 
 
 @contextmanager
-def _embedded(workers: int | None) -> Iterator[Client]:
+def _embedded(workers: int | None) -> Iterator[Workforce]:
     count = cores() if workers is None else workers
     if count < 1:
         raise InputError(f"workers is {count}; valid: a whole number of at least 1")
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": _RESTART}),
         LocalCluster(
             n_workers=count,
             threads_per_worker=1,
@@ -47,11 +71,11 @@ def _embedded(workers: int | None) -> Iterator[Client]:
         Client(cluster) as client,
     ):
         client.register_plugin(LeaveInterruptsToTheClient())
-        yield client
+        yield Workforce(client, cluster, kept=count)
 
 
 @contextmanager
-def _elsewhere(scheduler: str) -> Iterator[Client]:
+def _elsewhere(scheduler: str) -> Iterator[Workforce]:
     if not re.fullmatch(r"(tcp|tls)://.+:\d+", scheduler):
         raise InputError(f"scheduler is {scheduler!r}; valid: an address such as tcp://127.0.0.1:8786")
     try:
@@ -65,7 +89,7 @@ def _elsewhere(scheduler: str) -> Iterator[Client]:
             message = f"the scheduler at {scheduler} has no worker; start one with `dask worker {scheduler}`"
             raise InputError(message) from error
         _check_versions(client, scheduler)
-        yield client
+        yield Workforce(client)
 
 
 def _check_versions(client: Client, scheduler: str) -> None:

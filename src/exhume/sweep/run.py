@@ -23,14 +23,14 @@ from exhume.sweep.store import Store
 from exhume.sweep.time_left import TimeLeft
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Future
+
+    from exhume.sweep.cluster import Workforce
 
 Experiment = Callable[[Cell], Finished]
 
 # Seconds after which progress is shown even if nothing has happened, and the workers are counted again.
 _TICK = 1.0
-# A cell that was under way on so many workers when they died is not tried on another.
-_MOST_LOSSES = 3
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,20 @@ def run_sweep(
             store.retry(sweep)
         if store.counts(sweep).waiting:
             # Imported only here: Dask takes its time, and a finished sweep has no use for it.
-            from exhume.sweep.cluster import client_of
+            from exhume.sweep.cluster import workforce
 
-            with client_of(scheduler, workers) as client:
-                _Run(client, store, sweep, experiment, progress or (lambda _: None)).to_the_end()
+            with workforce(scheduler, workers) as found:
+                _Run(found, store, sweep, experiment, progress or (lambda _: None)).to_the_end()
         return store.counts(sweep)
 
 
 class _Run:
     """One run: the cells that wait, those that are under way, and what has been heard of them."""
 
-    def __init__(self, client: Client, store: Store, sweep: str, experiment: Experiment, progress: Progress) -> None:
-        self._client, self._store, self._experiment, self._progress = client, store, experiment, progress
+    def __init__(
+        self, workers: Workforce, store: Store, sweep: str, experiment: Experiment, progress: Progress
+    ) -> None:
+        self._workers, self._store, self._experiment, self._progress = workers, store, experiment, progress
         self._topic = f"exhume-{uuid.uuid4().hex}"
         self._news: queue.SimpleQueue[dict[str, str] | Future[Any]] = queue.SimpleQueue()
         self._waiting: deque[Cell] = deque()
@@ -122,7 +124,7 @@ class _Run:
 
     def to_the_end(self) -> None:
         """Goes on until no cell waits; whatever ends it, what is in the store stays."""
-        self._client.subscribe_topic(self._topic, lambda event: self._news.put(event[1]))
+        self._workers.client.subscribe_topic(self._topic, lambda event: self._news.put(event[1]))
         try:
             while self._waiting or self._flying:
                 self._count_threads()
@@ -142,7 +144,7 @@ class _Run:
         from exhume.sweep.work import compute
 
         self._submitted += 1
-        future = self._client.submit(
+        future = self._workers.client.submit(
             compute,
             self._experiment,
             cell.to_json(),
@@ -182,15 +184,17 @@ class _Run:
         if future.status not in ("finished", "error"):
             raise ExhumeError(f"the scheduler has dropped cells ({future.status}); run again to go on")
         error = future.exception() if future.status == "error" else None
-        if isinstance(error, KilledWorker) and self._starts[key] < _MOST_LOSSES and key not in self._resubmitted:
+        guilty = isinstance(error, KilledWorker) and self._starts[key] >= error.allowed_failures
+        if isinstance(error, KilledWorker) and not guilty and key not in self._resubmitted:
             # It was queued on workers that others killed.
             self._resubmitted.add(key)
             self._submit(cell)
             return ""
         if error is not None:
             self._lose(key)
-            killed = f"its worker died, {self._starts[key]} times" if isinstance(error, KilledWorker) else ""
-            message = killed or f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
+            if isinstance(error, KilledWorker):
+                message = f"its worker died, {self._starts[key]} times (out of memory, or killed)"
             self._store.fail(key, message)
         else:
             message = self._keep(key, cell, future.result())
@@ -215,10 +219,7 @@ class _Run:
 
     def _count_threads(self) -> None:
         if time.monotonic() - self._counted_at >= _TICK:
-            try:
-                self._threads = sum(self._client.nthreads().values())
-            except OSError as error:
-                raise ExhumeError(f"the scheduler is gone ({error}); run again to go on") from error
+            self._threads = self._workers.count()
             self._counted_at = time.monotonic()
 
     def _show(self, latest: str) -> None:
