@@ -1,4 +1,4 @@
-"""The documentation is true: its Python examples run, and so do the README's commands."""
+"""The documentation is true: its Python examples run, and so do its commands."""
 
 import re
 import shlex
@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from exhume import cli
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(page, language):
@@ -33,19 +36,26 @@ def test_python_examples_run(page, index, tmp_path, monkeypatch):
 
 def commands_of(page):
     lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
-    return [line for line in lines if line.startswith("exhume ")]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("exhume ")]
 
 
-def test_the_readme_has_commands():
-    assert len(commands_of(ROOT / "README.md")) >= 4
+def test_commands_of_the_readme_run_in_order_each_in_a_process_of_its_own(tmp_path):
+    commands = commands_of(README)
+    assert len(commands) >= 4
+    for words in commands:
+        start = [sys.executable, "-c", "from exhume.cli import main; main()"]
+        done = subprocess.run([*start, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=lambda page: page.name)
-def test_commands_run_in_order(page, tmp_path):
-    for line in commands_of(page):
-        words = [sys.executable, "-c", "from exhume.cli import main; main()", *shlex.split(line, comments=True)[1:]]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if commands_of(page)], ids=lambda page: page.name)
+def test_commands_of_other_pages_run_in_order(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words in commands_of(page):
+        monkeypatch.setattr("sys.argv", words)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code, f"{words}\n{capsys.readouterr()}"
 
 
 def test_links_lead_somewhere():
