@@ -9,7 +9,7 @@ from exhume.figures import galleries
 from exhume.figures.base import Figure, Scale
 from exhume.figures.findings import method_name
 from exhume.figures.protocols import FROGS_AND_TRUCKS, descent, exact
-from exhume.figures.statistics import done, grouped, outcome_of
+from exhume.figures.statistics import done, grouped, of_method, outcome_of
 from exhume.sweep.grid import Grid
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def paper_grid(activation: str) -> Grid:
 
 def most_flipped(records: Sequence[Record]) -> int:
     """The seed whose descent left the most samples with the wrong sign; the smallest of equals."""
-    flipped = {
-        record.cell.seed: outcome_of(record).flipped for record in done(records) if method_name(record)[0] == "d"
-    }
+    flipped = {record.cell.seed: outcome_of(record).flipped for record in of_method(done(records), "descent")}
     return min(flipped, key=lambda seed: (-flipped[seed], seed), default=0)
 
 
