@@ -1,5 +1,7 @@
 """Panels: the numbers on the axes are those of the records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -73,9 +75,24 @@ def test_orthogonal_residuals_are_drawn_on_request(axis, record):
 def test_variants_are_lines_apart_in_tones_of_their_method(axis, record):
     records = [record(error=error, victim={"kind": "rf", "ridge": ridge}) for ridge, error in ((0.0, 0.1), (0.5, 0.2))]
     threshold_panel(axis, records, show=("error",), variants=lambda each: f"ridge {each.cell.victim.ridge:g}")
-    assert curve(axis, "exact (ours): error, signs included, ridge 0.5") == {1200: 0.2}
-    colours = {each.get_color() for each in axis.lines if each.get_label().startswith("exact")}
+    assert curve(axis, "exact (ours): error, signs included") == {1200: 0.1}
+    assert curve(axis, "_exact (ours): error, signs included, ridge 0.5") == {1200: 0.2}
+    colours = {each.get_color() for each in axis.lines if "exact" in each.get_label()}
     assert len(colours) == 2
+    labels = axis.get_legend_handles_labels()[1]
+    assert labels == ["exact (ours): error, signs included", "ridge 0", "ridge 0.5"]
+
+
+def test_a_band_that_would_pass_zero_ends_at_the_smallest_seed(axis, record):
+    threshold_panel(axis, [record(error=error, seed=seed) for seed, error in enumerate((1e-4, 0.9))], show=("error",))
+    assert axis.collections[0].get_paths()[0].vertices[:, 1].min() == pytest.approx(1e-4)
+
+
+def test_ratios_are_those_of_d_n_even_if_a_subspace_was_asked_for(axis, record):
+    made = record(p=300)
+    asked = made.cell.model_copy(update={"features": None, "ratio": 2.0})
+    success_panel(axis, [replace(made, cell=asked)])
+    assert list(curve(axis, "exact")) == [0.5]
 
 
 def test_failed_cells_are_left_out_and_counted(axis, record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 FLOOR = 1e-7
 SHOWN = ("error", "training_loss", "orthogonal_residual")
 _MARKERS = "osD^vP*X"
-_LEAST_LOSS = 1e-14  # of reconstruction losses: the floor of errors, squared
+_FLOORS = {"loss": 1e-14, "steps": 1.0}  # a loss is an error squared
 _MOST_TICKS = 12
 
 Variant = Callable[["Record"], str]
@@ -59,7 +60,9 @@ def line(
     if not found.x:
         return
     means = [max(mean, floor) for mean in found.mean]
-    below = [max(mean - std, floor) for mean, std in zip(found.mean, found.std, strict=True)]
+    # Where the band would pass zero, which a log axis does not have, it goes down to the smallest seed.
+    edges = [mean - std for mean, std in zip(found.mean, found.std, strict=True)]
+    below = [max(edge if edge > 0 else min(seen), floor) for edge, seen in zip(edges, found.values, strict=True)]
     above = [max(mean + std, floor) for mean, std in zip(found.mean, found.std, strict=True)]
     axis.plot(found.x, means, style, color=colour, marker=marker, markersize=3.5, linewidth=1.5, label=label, zorder=3)
     axis.fill_between(found.x, below, above, color=colour, alpha=0.18, linewidth=0, zorder=2)
@@ -106,25 +109,26 @@ def threshold_panel(
         if name not in SHOWN:
             raise InputError(f"a panel cannot show {name!r}; valid: {', '.join(SHOWN)}")
     by_variant = grouped(done(records), variants or (lambda _: ""))
-    shares = dict(zip(by_variant, tones(BLACK, max(1, len(by_variant))), strict=False))
+    dark = tones(BLACK, len(by_variant))
     if "training_loss" in show:
-        for variant, members in by_variant.items():
+        for (variant, members), tone in zip(by_variant.items(), dark, strict=True):
             found = series(one_a_victim(members), x, lambda record: outcome_of(record).training_loss)
-            style = "--" if variants else "-"
-            loss_name = "training loss (drawn from 1e-7 up)"
-            line(axis, found, label=_label(loss_name, variant), colour=shares[variant], style=style, marker="")
+            name = _label("training loss (drawn from 1e-7 up)", variant, by_variant)
+            line(axis, found, label=name, colour=tone, style="--" if variants else "-", marker="")
     for method in grouped(done(records), method_of):
-        for (variant, members), tone in zip(
-            by_variant.items(), tones(colour_of(method), max(1, len(by_variant))), strict=True
-        ):
+        sign = _sign(of_method(records, method))
+        for (variant, members), tone in zip(by_variant.items(), tones(colour_of(method), len(by_variant)), strict=True):
             mine = of_method(members, method)
             if "error" in show:
-                name = f"{name_of(method)}: {_sign(of_method(records, method))}"
-                line(axis, series(mine, x, claimed_error), label=_label(name, variant), colour=tone)
+                name = _label(f"{name_of(method)}: {sign}", variant, by_variant)
+                line(axis, series(mine, x, claimed_error), label=name, colour=tone)
             if "orthogonal_residual" in show:
                 found = series(mine, x, lambda record: outcome_of(record).orthogonal_residual)
-                name = f"{name_of(method)}: orthogonal residual"
-                line(axis, found, label=_label(name, variant), colour=lighter(tone, 0.35), style="--", marker="")
+                name = _label(f"{name_of(method)}: orthogonal residual", variant, by_variant)
+                line(axis, found, label=name, colour=lighter(tone, 0.35), style="--", marker="")
+    if variants is not None:
+        for variant, tone in zip(by_variant, dark, strict=True):
+            axis.plot([], [], "s", color=tone, label=variant)
     walls(axis, records)
     _log_axes(axis, title, x_label, "error, training loss" if "training_loss" in show else "error")
 
@@ -150,7 +154,7 @@ def step_panel(
     def number(record: Record) -> float | None:
         return claimed_error(record) if column == "error" else getattr(outcome_of(record), column)
 
-    look: dict[str, Any] = {"floor": _LEAST_LOSS if column == "loss" else FLOOR, "seeds": False}
+    look: dict[str, Any] = {"floor": _FLOORS.get(column, FLOOR), "seeds": False}
     by_variant = grouped(of_method(done(records), first), variants)
     tone = tones(colour_of(first), max(1, len(by_variant)))
     for (variant, members), colour, marker in zip(by_variant.items(), tone, cycle(_MARKERS), strict=False):
@@ -180,6 +184,8 @@ def success_panel(
         at: where the vertical line is drawn.
     """
     groups = grouped(done(records), by)
+    ratios = [(x or _ratio)(record) for record in done(records)] or [1.0]
+    apart = 1 + 0.008 * math.log(max(ratios) / min(ratios))
     for index, (label, members) in enumerate(groups.items()):
         by_ratio = sorted(grouped(members, x or _ratio).items())
         wins, trials = [sum(map(recovered, each)) for _, each in by_ratio], [len(each) for _, each in by_ratio]
@@ -191,7 +197,7 @@ def success_panel(
         marker = _MARKERS[index % len(_MARKERS)]
         axis.plot(places, shares, color=colour, marker=marker, markersize=4.5, linewidth=1.5, label=name_of(label))
         # Bars of several lines stand side by side; the points are where they belong.
-        beside = 1 + 0.012 * (index - (len(groups) - 1) / 2)
+        beside = apart ** (index - (len(groups) - 1) / 2)
         axis.vlines([beside * place for place in places], low, high, color=colour, linewidth=0.9, alpha=0.8)
     axis.axvline(at, color=GREY, linestyle="--", linewidth=1.1)
     axis.set_xscale("log")
@@ -241,8 +247,9 @@ def precision_panel(
     axis.set_title(title, fontsize=USUAL)
 
 
-def _label(name: str, variant: str) -> str:
-    return f"{name}, {variant}" if variant else name
+def _label(name: str, variant: str, variants: Iterable[str]) -> str:
+    """The name of a line; legends have it once, for the first variant, and tell of tones apart."""
+    return name if variant == next(iter(variants)) else f"_{name}, {variant}"
 
 
 def _sign(records: Iterable[Record]) -> str:
@@ -265,8 +272,9 @@ def _log_axes(axis: Any, title: str, x_label: str, y_label: str, top: float | No
 
 
 def _ratio(record: Record) -> float:
-    """p / (d n) as it was asked for, or as it came out."""
-    return record.cell.ratio or float(f"{outcome_of(record).ratio:.3g}")
+    """p / (d n) as it was asked for, or as it came out: in a subspace one asks for multiples of r n."""
+    asked, came = record.cell.ratio, outcome_of(record).ratio
+    return asked if asked is not None and math.isclose(asked, came, rel_tol=0.05) else float(f"{came:.3g}")
 
 
 def _plain_ticks(axis: Any) -> None:

@@ -14,7 +14,7 @@ from matplotlib.colors import Normalize
 
 from exhume.figures.curves import FLOOR
 from exhume.figures.statistics import done, grouped, method_of, outcome_of, share_recovered
-from exhume.figures.style import OTHER_COLOURS, USUAL, colour_of, name_of
+from exhume.figures.style import OTHER_COLOURS, SMALL, USUAL, colour_of, name_of
 
 if TYPE_CHECKING:
     from exhume.sweep.record import Record
@@ -109,3 +109,4 @@ def _lines(axis: Any, records: Sequence[Record], between: Sequence[float]) -> No
         heights = [factor * n for n in between]
         axis.plot(between, heights, style, color="black", linewidth=1.6, path_effects=halo, label=name)
     axis.set_ylim(min(limits[0], between[0] / 1.5), limits[1])
+    axis.legend(loc="lower right", fontsize=SMALL, framealpha=0.9)

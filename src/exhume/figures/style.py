@@ -24,7 +24,7 @@ BLACK, GREY = "#000000", "#777777"
 METHOD_NAMES = {"descent": "descent (paper)", "exact": "exact (ours)", "subspace": "subspace (ours)"}
 
 SMALL, USUAL = 8, 10  # sizes of letters
-_SIZES = ((6.4, 4.2), (4.8, 3.8), (3.7, 3.3))  # inches of a panel beside no other, one other, more
+_SIZES = ((6.4, 4.2), (4.8, 3.8), (3.4, 3.2))  # inches of a panel beside no other, one other, more
 _LEGEND_LINE = 0.21  # inches
 _LIGHTEST = 0.6  # share of white in the lightest tone
 
@@ -53,7 +53,7 @@ def name_of(method: str) -> str:
 
 def tones(colour: str, count: int) -> list[str]:
     """So many tones of a colour, from itself towards white."""
-    shares = [0.0] if count == 1 else [_LIGHTEST * index / (count - 1) for index in range(count)]
+    shares = [_LIGHTEST * index / max(count - 1, 1) for index in range(count)]
     return [lighter(colour, share) for share in shares]
 
 
@@ -72,7 +72,7 @@ def legend_below(drawing: Figure, axes: Sequence[Any], columns: int | None = Non
     if not found:
         return
     longest = max(map(len, found))
-    fitting = max(1, int(drawing.get_figwidth() / (0.075 * longest + 0.55)))
+    fitting = max(1, int(drawing.get_figwidth() / (0.07 * longest + 0.5)))
     columns = min(len(found), columns or fitting)
     drawing.set_figheight(drawing.get_figheight() + _LEGEND_LINE * -(-len(found) // columns))
     drawing.legend(
