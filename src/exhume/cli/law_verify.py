@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,8 @@ from exhume.cli.render import show
 from exhume.theory import Check, verify
 from exhume.theory.check import Cell
 from exhume.theory.verification import Progress
+
+_COLUMNS = 110  # to which statements are wrapped
 
 
 def verify_law(seed: int, as_json: bool) -> None:
@@ -45,7 +48,8 @@ def table_of(check: Check) -> str:
     else:
         fitted = "none" if check.fitted is None else f"{check.fitted:.3f}"
         judged = f"fitted exponent {fitted}, predicted {check.predicted:g} (tolerance {check.tolerance:g}): {verdict}"
-    return "\n".join([f"{check.name}: {check.statement}", *(f"  {line}" for line in lines), f"  {judged}"])
+    stated = textwrap.wrap(f"{check.name}: {check.statement}", _COLUMNS, subsequent_indent="  ")
+    return "\n".join([*stated, *(f"  {line}" for line in lines), f"  {judged}"])
 
 
 def _text(cell: Cell) -> str:

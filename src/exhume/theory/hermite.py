@@ -24,6 +24,14 @@ Coefficients = NDArray[np.float64]
 NAMES = ("relu", "abs", "relu+tanh", "tanh", "erf", "gelu", "softplus", "sigmoid", "waves")
 _ORDER = 24
 _TOLERANCE = 1e-12
+_CONDITIONS = {
+    "non_linear": "non-linear",
+    "lipschitz": "Lipschitz",
+    "lipschitz_slope": "Lipschitz slope",
+    "mu_0_and_mu_2_vanish": "mu_0 = mu_2 = 0",
+    "mu_1_nonzero": "mu_1 not 0",
+    "mixed_parity_above_2": "both parities above 2",
+}
 _ZERO = 1e-9  # as in exhume.activations; the coefficients that decide exceed 1e-3
 
 
@@ -139,7 +147,7 @@ def parities(tested: Sequence[str | Activation] = NAMES) -> Check:
 
     Besides what `exhume.activations` says, the paper's two examples are tested: relu has no odd order >= 3, and
     relu+tanh has both parities there. The last column lists what an activation lacks for Assumption 2 to the letter:
-    relu+tanh lacks three conditions, and only waves lacks none.
+    relu+tanh, the paper's example, lacks two conditions, and only waves lacks none.
     """
     rows: list[Row] = []
     right = True
@@ -152,7 +160,7 @@ def parities(tested: Sequence[str | Activation] = NAMES) -> Check:
         right &= conditions["mu_0_and_mu_2_vanish"] == bool((mu[[0, 2]] <= _ZERO).all())
         right &= conditions["mu_1_nonzero"] == bool(mu[1] > _ZERO)
         right &= {"relu": odd <= _ZERO, "relu+tanh": mixed}.get(activation.name, True)
-        lacking = ", ".join(name for name, met in conditions.items() if not met)
+        lacking = ", ".join(_CONDITIONS[name] for name, met in conditions.items() if not met)
         rows.append((activation.name, activation.parity, parity, odd, even, mixed, lacking or "nothing"))
     return Check(
         "parity and Assumption 2",

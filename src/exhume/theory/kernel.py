@@ -14,8 +14,9 @@ _ROWS = 2**18  # of one V, cut into as many V of p rows as it holds
 _WIDTHS = tuple(2**power for power in range(8, 14))
 _TOLERANCE = 0.1
 # Eigenvalues: the fit begins where (1 - sqrt(n / p))^2, the factor by which few features lower them, is near 1.
-_RATIOS = (0.5, 2, 8, 32, 128, 512, 2048)
+_RATIOS = (0.5, 2, 8, 32, 64, 128, 256, 512)
 _FIT_FROM = 32
+_EIGEN_BLOCKS = 4  # of the largest p
 _JOINT_DIMS = (32, 64, 128, 256)
 _JOINT_DRAWS = 4
 _POSITIVE = 1e-6  # an eigenvalue of K below this counts as zero
@@ -57,7 +58,7 @@ def smallest_eigenvalue(activation: str | Activation = "relu", seed: int = 0, nu
     inputs = sphere_samples(n, _DIM, seed, "eigenvalue")
     limit = float(torch.linalg.eigvalsh(feature_kernel(act, inputs @ inputs.T / _DIM))[0])
     widths = [int(ratio * n) for ratio in _RATIOS]
-    features = feature_map(4 * widths[-1], _DIM, act, seed, "eigenvalue").forward(inputs)
+    features = feature_map(_EIGEN_BLOCKS * widths[-1], _DIM, act, seed, "eigenvalue").forward(inputs)
     smallest = []
     for p in widths:
         usable = features.shape[1] // p * p
