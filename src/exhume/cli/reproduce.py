@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from exhume.figures.run import data_of, expected_minutes, require_data
 from exhume.figures.run import reproduce as run
 from exhume.sweep.store import Store
 
+_WIDTH = 110  # letters in a line of the list
 _FOLDER, _STORE, _PAGE = Path("figs"), "reproduce.sqlite", Path("docs/reproduction.md")
 
 
@@ -131,9 +133,12 @@ def _list(names: Sequence[str], json: bool) -> None:
 
 
 def _entry(figure: Figure) -> str:
-    lines = [f"{figure.name:<12} {figure.title}", f"  shows   {figure.shows}"]
+    parts = {"shows": figure.shows}
     for name, scale in figure.scales().items():
-        lines.append(f"  {name:<7} {caption.sentence(scale.protocol)} About {_minutes(scale)} on two cores.")
+        parts[name] = f"{caption.sentence(scale.protocol)} About {_minutes(scale)} on two cores."
+    lines = [f"{figure.name:<12} {figure.title}"]
+    for name, words in parts.items():
+        lines.append(textwrap.fill(words, _WIDTH, initial_indent=f"  {name:<8}", subsequent_indent=" " * 10))
     return "\n".join(lines)
 
 

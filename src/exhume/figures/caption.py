@@ -109,9 +109,10 @@ def seconds(records: Iterable[Record]) -> float:
 
 def duration(spent: float) -> str:
     """A time in the unit that suits it."""
-    if spent < 120:
-        return f"{spent:.0f} s"
-    return f"{spent / 60:.1f} min" if spent < 7200 else f"{spent / 3600:.1f} h"
+    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if spent < most:
+            return f"{_short(spent / length)} {unit}"
+    return f"{_short(spent / 86_400)} days"
 
 
 def finished_at(records: Iterable[Record]) -> str | None:
@@ -127,6 +128,10 @@ def versions(records: Iterable[Record]) -> dict[str, list[str]]:
         for name, number in record.versions.items():
             found.setdefault(name, set()).add(number)
     return {name: sorted(numbers) for name, numbers in sorted(found.items())}
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0") if number < 10 else f"{number:,.0f}"
 
 
 def _run(record: Record) -> dict[str, Any]:
