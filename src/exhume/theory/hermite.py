@@ -125,8 +125,8 @@ def coefficients(tested: Sequence[str | Activation] = NAMES) -> Check:
         rows.append((activation.name, source, *(float(mu) for mu in expected[:5]), gap))
     return Check(
         "Hermite coefficients",
-        f"mu_0 .. mu_{_ORDER} of every activation are those of a reference of its own. waves, which meets Assumption 2 to "
-        "the letter, is sin z + (3 e^-2 - 4 e^-1.5 cos z + cos 2z) / 2.",
+        f"mu_0 .. mu_{_ORDER} of every activation are those of a reference of its own. waves, which meets Assumption 2 "
+        "to the letter, is sin z + (3 e^-2 - 4 e^-1.5 cos z + cos 2z) / 2.",
         ("activation", "reference", "mu_0", "mu_1", "mu_2", "mu_3", "mu_4", "largest gap"),
         tuple(rows),
         None,
