@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 
 import dask
 from distributed import Client, LocalCluster
 
 from exhume.errors import ExhumeError, InputError
-from exhume.sweep.work import LeaveInterruptsToTheClient, versions
+from exhume.sweep.work import versions
 
 # Seconds within which a scheduler must answer, and then have a worker.
 _ANSWER = 5
@@ -56,22 +59,41 @@ def _embedded(workers: int | None) -> Iterator[Workforce]:
     if count < 1:
         raise InputError(f"workers is {count}; valid: a whole number of at least 1")
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": _RESTART}),
-        LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=None,
-            memory_limit=0,
-            env=one_thread,
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        client.register_plugin(LeaveInterruptsToTheClient())
-        yield Workforce(client, cluster, kept=count)
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": _RESTART}):
+        with _interrupts_waiting() as interrupts:
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                memory_limit=0,
+                env=one_thread,
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster, Client(cluster, set_as_default=False) as client:
+            if interrupts:
+                raise KeyboardInterrupt
+            yield Workforce(client, cluster, kept=count)
+
+
+@contextmanager
+def _interrupts_waiting() -> Iterator[list[int]]:
+    """Lists the interrupts that come in the block; processes that are started in it, or from its threads, ignore them.
+
+    Ctrl-C reaches every process of a terminal, but the workers are ended by the one that started them.
+    """
+    interrupts: list[int] = []
+    in_charge = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)) if in_charge else None
+    resource_tracker.ensure_running()  # it would lift the mask
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield interrupts
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 import traceback
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from distributed import WorkerPlugin, get_worker
+from distributed import get_worker
 
 from exhume.errors import ExhumeError
 from exhume.sweep.cell import Cell
@@ -54,16 +53,6 @@ def versions() -> dict[str, str]:
     from exhume import __version__
 
     return {"exhume": __version__, "torch": torch.__version__}
-
-
-class LeaveInterruptsToTheClient(WorkerPlugin):
-    """Ctrl-C reaches every process of a terminal; the embedded cluster is ended by the one that started it."""
-
-    name = "exhume-interrupts"
-
-    def setup(self, worker: object) -> None:
-        """Runs in the worker's main thread, before any cell."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,77 @@
+"""Experiments that cost nothing, for tests of what is around them; workers import them by name."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from exhume.errors import InputError
+from exhume.sweep import Finished, Outcome
+
+# Where `marked` leaves a line for each start and each end.
+JOURNAL = "EXHUME_TEST_JOURNAL"
+
+
+def outcome(cell, **changes):
+    values = dict.fromkeys(Outcome.model_fields, 0) | {
+        "num_samples": 2,
+        "input_dim": 3,
+        "num_features": 7,
+        "ratio": cell.ratio or 1.0,
+        "error": cell.seed / 10,
+        "signs_determined": True,
+        "verdict": "exact",
+        "stop": "converged",
+        "target": cell.key,
+    }
+    return Outcome(**values | changes)
+
+
+def quick(cell):
+    return Finished(outcome=outcome(cell), pictures=b"pictures of " + cell.key.encode())
+
+
+def endless(cell):
+    time.sleep(600)
+    return quick(cell)
+
+
+def slow(cell):
+    time.sleep(0.3)
+    return quick(cell)
+
+
+def marked(cell):
+    """Takes a moment, and leaves a line in the journal at the start and at the end."""
+    journal = Path(os.environ[JOURNAL])
+    _write(journal, f"started {cell.key}")
+    time.sleep(0.3)
+    _write(journal, f"computed {cell.key}")
+    return quick(cell)
+
+
+def odd_seeds_fail(cell):
+    if cell.seed % 2:
+        raise InputError(f"seed is {cell.seed}; valid: even ones")
+    return quick(cell)
+
+
+def seed_1_is_a_bug(cell):
+    return quick(cell) if cell.seed != 1 else 1 / 0
+
+
+def seed_1_kills_its_worker(cell):
+    if cell.seed == 1:
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return quick(cell)
+
+
+def with_big_pictures(cell):
+    return Finished(outcome=outcome(cell), pictures=bytes(50_000))
+
+
+def _write(journal, line):
+    # One write of a short line to a file opened for appending is not torn apart by others.
+    with journal.open("a") as file:
+        file.write(f"{line}\n")
