@@ -24,7 +24,7 @@ class Record:
         error: why a failed cell failed.
         seconds: that its experiment took.
         worker: where it ran.
-        versions: of exhume and torch there.
+        versions: of exhume, Python and torch there.
         finished_at: when the client heard of it, in UTC.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 import traceback
 from collections.abc import Callable
@@ -52,7 +53,7 @@ def versions() -> dict[str, str]:
     """What computes here."""
     from exhume import __version__
 
-    return {"exhume": __version__, "torch": torch.__version__}
+    return {"exhume": __version__, "python": platform.python_version(), "torch": torch.__version__}
 
 
 def _first_line(error: BaseException) -> str:
