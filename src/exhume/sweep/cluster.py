@@ -66,7 +66,8 @@ def _embedded(workers: int | None) -> Iterator[Workforce]:
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
-                dashboard_address=None,
+                # No dashboard; the pages that a scheduler serves anyway stay on this machine, on any free port.
+                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
                 memory_limit=0,
                 env=one_thread,
                 silence_logs=logging.CRITICAL,

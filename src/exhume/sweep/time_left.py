@@ -46,7 +46,9 @@ class TimeLeft:
         for cell, elapsed in running:
             kinds = self._kinds_of(cell)
             waiting[kinds] -= 1
-            left = max(self._expected(kinds) - elapsed, 0.0)
+            expected = self._expected(kinds)
+            # Of what is overdue nothing is known but that it takes long: as long again.
+            left = expected - elapsed if elapsed < expected else elapsed
             work, longest = work + left, max(longest, left)
         for kinds, count in waiting.items():
             if count > 0:
