@@ -50,8 +50,9 @@ def test_without_the_correction_the_error_is_several_times_larger(digits, victim
     blind = exhume.Target(
         victim.feature_map, victim.displacement, victim.knowledge.model_copy(update={"label_alphabet": None})
     )
-    plain = exhume.reconstruct(blind)  # it does not know the trained head, so it cannot estimate the drift
+    plain = exhume.reconstruct(blind, seed=3)  # it does not know the trained head, so it cannot estimate the drift
     assert plain.certificate.drift_floor is None
+    assert plain.stop is Stop.REPRODUCED  # the best that can be had without
     directions = [torch.nn.functional.normalize(each.double(), dim=1) for each in (digits.inputs, plain.samples)]
     uncorrected = score_samples(directions[1], directions[0]).error
     corrected = torch.nn.functional.normalize(result.samples.double(), dim=1)
@@ -68,7 +69,7 @@ def test_features_that_did_not_move_are_solved_exactly(digits):
 
 
 def test_too_few_rows_are_not_taken_for_a_floor(victim):
-    result = exhume.reconstruct(victim, num_samples=5, max_starts=2)
+    result = exhume.reconstruct(victim, num_samples=5, max_starts=1)
     assert result.certificate.verdict == "failed"
     assert not result.stop.trusted
 
