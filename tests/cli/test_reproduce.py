@@ -141,6 +141,10 @@ def test_missing_data_are_found_before_anything_runs(exhume_command, registry, h
     assert not here.computed
     assert not (tmp_path / "figs").exists()
     assert exhume_command("reproduce", "fig1", "--out", tmp_path / "figs")[0] == 0
+    # Workers elsewhere may have the data; here they are not, and the cell fails when it is run.
+    monkeypatch.setattr(experiment, "run", lambda cell: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        exhume_command("reproduce", "fig2", "--out", tmp_path / "figs", "--scheduler", "tcp://there:8786")
 
 
 def test_the_papers_scale_says_what_it_costs_and_wants_a_yes(exhume_command, exhume_json, registry, here, tmp_path):

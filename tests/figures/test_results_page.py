@@ -77,7 +77,7 @@ def test_a_figure_is_published_whole(tmp_path, registry, store):
     assert names == {f"fig2-laptop{end}" for end in ends} == {path.name for path in (tmp_path / "figs").iterdir()}
     assert (done.cells, done.failed, done.seconds) == (4, 0, 8.0)
     rows = list(csv.DictReader((tmp_path / "figs/fig2-laptop.csv").read_text().splitlines()))
-    assert [int(row["num_parameters"]) for row in rows] == [600, 1200, 600, 1200]
+    assert [int(row["outcome.num_parameters"]) for row in rows] == [600, 1200, 600, 1200]
     value = json.loads((tmp_path / "figs/fig2-laptop.json").read_text())
     assert [each["configuration"] for each in value["runs"]] == [
         cell.to_json() for cell in registry["fig2"].laptop.cells()
@@ -113,6 +113,7 @@ def test_a_figure_all_of_whose_cells_failed_says_so(tmp_path, registry, record):
 def test_the_caption_has_the_exact_configuration(registry, store):
     words = caption.text(registry["fig1"], "laptop", store.records("fig1-laptop"), ["fig1-laptop.png"])
     assert "# Figure 1: the fig1 one" in words
+    assert "**Protocol (laptop scale).** d = 30, n = 20, two seeds | one attack." in words
     assert "sphere (dim 30, samples 20); rf; p = 600, 1200; exact; seeds 0, 1" in words
     assert "exhume reproduce fig1 --scale laptop" in words
     assert "with exhume 0.1.0, torch 2.9: 3 of 4 cells done in 7 s of computing" in words
@@ -151,10 +152,10 @@ def test_pictures_that_may_not_be_redistributed_stay_out(tmp_path, store):
     assert "Pictures of digits are not redistributed" in (tmp_path / "docs/reproduction.md").read_text()
 
 
-def test_a_gallery_alone_stays_out_too(tmp_path, registry, store):
+def test_a_gallery_alone_stays_out_too_and_leaves_its_numbers(tmp_path, registry, store):
     registry["fig2"] = replace(registry["fig2"], draw=None)
     page.write(store, tmp_path / "reproduction.md")
-    assert {path.name for path in (tmp_path / "images/reproduction").iterdir()} == {"fig1.png"}
+    assert {path.name for path in (tmp_path / "images/reproduction").iterdir()} == {"fig1.png", "fig2-errors.png"}
 
 
 def test_a_figure_half_run_is_not_on_the_page(tmp_path, registry, store):

@@ -62,7 +62,8 @@ def reproduce(
     else:
         folder = out or _FOLDER
         chosen, left_out = _chosen(figures, scale)
-        require_data(chosen, scale)
+        if scheduler is None:
+            require_data(chosen, scale)
         if scale == "paper" and not yes:
             _ask(chosen, scale, json)
         options: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "retry_failed": retry_failed}

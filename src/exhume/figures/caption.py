@@ -21,10 +21,10 @@ def text(figure: Figure, scale: str, records: Sequence[Record], drawings: Sequen
     parts = [f"# {figure.heading}", *(f"![{figure.title}]({name})" for name in drawings if name.endswith(".png"))]
     parts += [f"{figure.shows} {_HOW}" if figure.draw is not None else figure.shows]
     parts += [
-        f"**Protocol ({scale} scale).** {chosen.protocol}",
+        f"**Protocol ({scale} scale).** {sentence(chosen.protocol)}",
         "\n".join(f"- {line}" for line in lines(chosen.grids)),
     ]
-    parts += [f"**{claimant(figure)}.** {figure.claim}", f"**Found.** {found(figure, records)}"]
+    parts += [f"**{claimant(figure)}.** {sentence(figure.claim)}", f"**Found.** {found(figure, records)}"]
     parts += [reasons(records)] if failures(records) else []
     parts += [f"**Made** {made(records)}\n\n```sh\n{command(figure, scale)}\n```"]
     return "\n\n".join(parts) + "\n"

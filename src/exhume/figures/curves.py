@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # The smallest number that log axes show: float32 reaches about this.
 FLOOR = 1e-7
 SHOWN = ("error", "training_loss", "orthogonal_residual")
-_MARKERS = "osD^vP*X"
+MARKERS = "osD^vP*X"
 _FLOORS = {"loss": 1e-14, "steps": 1.0}  # a loss is an error squared
 _MOST_TICKS = 12
 
@@ -157,7 +157,7 @@ def step_panel(
     look: dict[str, Any] = {"floor": _FLOORS.get(column, FLOOR), "seeds": False}
     by_variant = grouped(of_method(done(records), first), variants)
     tone = tones(colour_of(first), max(1, len(by_variant)))
-    for (variant, members), colour, marker in zip(by_variant.items(), tone, cycle(_MARKERS), strict=False):
+    for (variant, members), colour, marker in zip(by_variant.items(), tone, cycle(MARKERS), strict=False):
         name = f"{name_of(first)}, {variant}"
         line(axis, series(members, num_parameters, number), label=name, colour=colour, marker=marker, **look)
     reference = series(of_method(records, second), num_parameters, number)
@@ -194,7 +194,7 @@ def success_panel(
         places = [ratio for ratio, _ in by_ratio]
         method = method_of(members[0])
         colour = colour_of(method) if label == method else OTHER_COLOURS[index % len(OTHER_COLOURS)]
-        marker = _MARKERS[index % len(_MARKERS)]
+        marker = MARKERS[index % len(MARKERS)]
         axis.plot(places, shares, color=colour, marker=marker, markersize=4.5, linewidth=1.5, label=name_of(label))
         # Bars of several lines stand side by side; the points are where they belong.
         beside = apart ** (index - (len(groups) - 1) / 2)

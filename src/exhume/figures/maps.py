@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,9 +12,9 @@ import safetensors.torch
 from matplotlib import patheffects
 from matplotlib.colors import Normalize
 
-from exhume.figures.curves import FLOOR
+from exhume.figures.curves import FLOOR, MARKERS
 from exhume.figures.statistics import done, grouped, method_of, outcome_of, share_recovered
-from exhume.figures.style import OTHER_COLOURS, SMALL, USUAL, colour_of, name_of
+from exhume.figures.style import SMALL, USUAL, colour_of, name_of, tones
 
 if TYPE_CHECKING:
     from exhume.sweep.record import Record
@@ -67,25 +67,31 @@ def fields_of(records: Sequence[Record], value: Shown = "share") -> dict[tuple[i
 def samples_panel(
     axis: Any, records: Sequence[Record], *, title: str = "", name: Callable[[Record], str] | None = None
 ) -> None:
-    """The error of every single sample, up to sign, sorted: what a gallery shows, in numbers, one line a cell."""
-    for index, record in enumerate(each for each in done(records) if each.pictures is not None):
-        assert record.pictures is not None
-        errors = sorted(safetensors.torch.load(record.pictures)["errors"].tolist())
-        method = method_of(record)
-        axis.plot(
-            range(1, len(errors) + 1),
-            [max(error, FLOOR) for error in errors],
-            marker="o",
-            markersize=3,
-            linewidth=1.2,
-            color=colour_of(method) if name is None else OTHER_COLOURS[index % len(OTHER_COLOURS)],
-            label=name_of(method) if name is None else name(record),
-        )
+    """The error of every single sample, up to sign, sorted: what a gallery shows, in numbers, one line a cell.
+
+    Args:
+        name: tells cells of a method apart, in tones and markers; without it seeds look alike.
+    """
+    drawn = [record for record in done(records) if record.pictures is not None]
+    for method, mine in grouped(drawn, method_of).items():
+        named = grouped(mine, name or (lambda record: name_of(method_of(record))))
+        looks = zip(named.items(), tones(colour_of(method), len(named)), cycle(MARKERS), strict=False)
+        for (label, members), colour, marker in looks:
+            for record in members:
+                errors = _errors(record)
+                places, style = range(1, len(errors) + 1), {"markersize": 3.5, "linewidth": 1.2}
+                axis.plot(places, errors, marker=marker, color=colour, label=label, **style)
     axis.set_yscale("log")
     axis.set_ylim(FLOOR / 2, 3)
     axis.set_xlabel("samples, best first")
     axis.set_ylabel("error of the sample, up to sign")
     axis.set_title(title, fontsize=USUAL)
+
+
+def _errors(record: Record) -> list[float]:
+    """Of the samples of a cell with pictures, the smallest first."""
+    assert record.pictures is not None
+    return [max(error, FLOOR) for error in sorted(safetensors.torch.load(record.pictures)["errors"].tolist())]
 
 
 def _edges(places: Sequence[float]) -> list[tuple[float, float]]:

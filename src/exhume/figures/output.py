@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +16,7 @@ from exhume.figures.base import Figure
 from exhume.figures.statistics import done, failures
 from exhume.figures.style import GREY, SMALL
 from exhume.figures.style import figure as sheet
+from exhume.sweep import export
 from exhume.sweep.record import Record
 
 _DOTS = 150  # an inch
@@ -60,7 +58,7 @@ def publish(figure: Figure, scale: str, records: Sequence[Record], folder: Path)
         for path in save(drawing, folder / f"{stem}{suffix}", ("png", "svg"))
     ]
     table, configuration, words = (folder / f"{stem}{end}" for end in (".csv", ".json", ".md"))
-    files.write_bytes(table, flat(records).encode())
+    export.write(table, records)
     files.write_json(configuration, caption.configuration(figure, scale, records))
     files.write_bytes(words, caption.text(figure, scale, records, [path.name for path in drawn]).encode())
     return Published(
@@ -106,20 +104,3 @@ def _empty() -> Drawing:
     axis.axis("off")
     axis.text(0.5, 0.4, "nothing to draw: no cell is done", ha="center", color=GREY)
     return drawing
-
-
-def flat(records: Sequence[Record]) -> str:
-    """Every record as a line of CSV: configuration, state and numbers."""
-    rows = [_row(record) for record in records]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _row(record: Record) -> dict[str, Any]:
-    cell = {f"cell.{name}": json.dumps(value) for name, value in record.cell.to_json().items()}
-    outcome = {} if record.outcome is None else record.outcome.to_json()
-    return {"key": record.cell.key, "state": record.state, "error": record.error, **cell, **outcome}

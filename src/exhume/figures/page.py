@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure as Drawing
+
 from exhume import figures, files
 from exhume.figures import caption
 from exhume.figures.base import Figure
+from exhume.figures.maps import samples_panel
 from exhume.figures.output import drawings_of, save
+from exhume.figures.statistics import method_of
+from exhume.figures.style import figure as sheet
+from exhume.figures.style import legend_below, name_of
 from exhume.sweep.record import Record
 from exhume.sweep.store import Store
 
 _SCALE = "laptop"
 _PICTURES = Path("images/reproduction")
+_ONE_LINE = 200  # letters of findings in the table
 
 
 @dataclass(frozen=True)
@@ -50,17 +58,16 @@ def write(store: Store, out: Path) -> Written:
         sweep = figure.sweep(_SCALE)
         if sweep in sweeps and not store.counts(sweep).waiting:
             complete[figure.name] = store.records(sweep)
-    pictures: dict[str, list[Path]] = {}
-    for name, records in complete.items():
-        figure = figures.FIGURES[name]
-        shown = {
-            suffix: drawing for suffix, drawing in drawings_of(figure, records).items() if figure.may_be_shown(suffix)
-        }
-        stems = {suffix: out.parent / _PICTURES / f"{name}{suffix}" for suffix in shown}
-        pictures[name] = [path for suffix in shown for path in save(shown[suffix], stems[suffix], ("png",))]
-    files.write_bytes(
-        out, text(complete, {name: [path.name for path in each] for name, each in pictures.items()}).encode()
-    )
+    pictures = {
+        name: [
+            path
+            for suffix, drawing in _shown(figures.FIGURES[name], records).items()
+            for path in save(drawing, out.parent / _PICTURES / f"{name}{suffix}", ("png",))
+        ]
+        for name, records in complete.items()
+    }
+    names = {name: [path.name for path in written] for name, written in pictures.items()}
+    files.write_bytes(out, text(complete, names).encode())
     missing = tuple(name for name in figures.FIGURES if name not in complete)
     return Written(out, tuple(path for each in pictures.values() for path in each), missing)
 
@@ -74,6 +81,26 @@ def text(complete: dict[str, list[Record]], pictures: dict[str, list[str]]) -> s
         else:
             parts.append(_absent(figure))
     return "\n\n".join(parts) + "\n"
+
+
+def _shown(figure: Figure, records: Sequence[Record]) -> dict[str, Drawing]:
+    """The drawings that may be redistributed; if none may, what the pictures show in numbers."""
+    drawn = drawings_of(figure, records)
+    shown = {suffix: drawing for suffix, drawing in drawn.items() if figure.may_be_shown(suffix)}
+    return shown or {"-errors": _in_numbers(records)}
+
+
+def _in_numbers(records: Sequence[Record]) -> Drawing:
+    """The error of every single sample instead of its picture."""
+    drawing, axes = sheet()
+    told_n = all(record.cell.attack.num_samples == "true" for record in records)
+    samples_panel(axes[0], records, name=None if told_n else _sought)
+    legend_below(drawing, axes)
+    return drawing
+
+
+def _sought(record: Record) -> str:
+    return f"{name_of(method_of(record))}, num_samples = {record.cell.attack.num_samples}"
 
 
 def _introduction(complete: dict[str, list[Record]]) -> str:
@@ -97,7 +124,7 @@ def _contents(complete: dict[str, list[Record]]) -> str:
         if records is None:
             rows.append(f"| {link} | {_cell(_first(figure.claim))} | not run yet | | |")
             continue
-        found = _first(caption.found(figure, records))
+        found = textwrap.shorten(_first(caption.found(figure, records)), _ONE_LINE, placeholder=" ...")
         time = caption.duration(caption.seconds(records))
         rows.append(f"| {link} | {_cell(_first(figure.claim))} | {_cell(found)} | {len(records)} | {time} |")
     return "\n".join(rows)

@@ -32,9 +32,11 @@ def reproduce(
     Args:
         figures: in the order in which their cells are computed.
         folder: where their files go.
+        scheduler: of `run_sweep`; its workers may have data sets that are not here, so these are not looked for.
         announce: told of each figure that is published.
     """
-    require_data(figures, scale)
+    if scheduler is None:
+        require_data(figures, scale)
     cells = {figure.name: figure.scale(scale).cells() for figure in figures}
     for figure in figures:
         store.register(figure.sweep(scale), cells[figure.name])
