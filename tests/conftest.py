@@ -23,3 +23,19 @@ def real_data() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return home
+
+
+@pytest.fixture(scope="session")
+def in_process_scheduler():
+    """Address of a Dask scheduler with two workers, all threads of this process: real, and started at once."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    ) as cluster:
+        yield cluster.scheduler_address

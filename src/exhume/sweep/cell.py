@@ -93,7 +93,7 @@ class NetworkSpec(Spec):
     @model_validator(mode="after")
     def _known(self) -> NetworkSpec:
         valid = set(inspect.signature(networks.NETWORKS[self.kind]).parameters) - {"seed"}
-        _only(f"{self.kind} has no setting", self.settings, valid)
+        _only(f"{self.kind} has no setting", self.settings, valid, within="settings.")
         return self
 
 
@@ -178,8 +178,8 @@ class Cell(Spec):
         return f"{self.attack.method} on {self.victim.kind}, {self.data.name}, {width}, seed {self.seed}"
 
 
-def _only(complaint: str, given: Iterable[str], valid: Iterable[str]) -> None:
+def _only(complaint: str, given: Iterable[str], valid: Iterable[str], within: str = "") -> None:
     unknown = sorted(set(given) - set(valid))
     if unknown:
         message = f"{complaint} {', '.join(map(repr, unknown))}; valid: {', '.join(sorted(valid)) or 'none'}"
-        raise PydanticCustomError("unknown_option", "{message}", {"message": message, "name": unknown[0]})
+        raise PydanticCustomError("unknown_option", "{message}", {"message": message, "name": within + unknown[0]})
