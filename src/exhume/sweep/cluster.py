@@ -24,7 +24,7 @@ _FIRST_WORKER = 60
 # Seconds that a worker process which died has to come back, before another takes its place.
 _RESTART = 120
 # dask has workers hand freed memory back at once, and an attack frees large matrices all the time: every one would be
-# mapped and zeroed anew, which took a fifth of the time. 32 MiB is the most that glibc lets be kept off the map.
+# mapped and zeroed anew. 32 MiB is the most that glibc lets be kept off the map.
 _KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
 
 
