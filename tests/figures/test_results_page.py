@@ -28,9 +28,9 @@ def draw(records):
     return drawing
 
 
-def tiny(name, *, data="sphere", **more):
+def tiny(name, *, data="sphere", seeds=2, **more):
     spec = {"name": "sphere", "dim": 30, "samples": 20} if data == "sphere" else {"name": data, "samples": 20}
-    grid = Grid(name="d = 30, n = 20", data=spec, features=[600, 1200], attack="exact", seeds=2)
+    grid = Grid(name="d = 30, n = 20", data=spec, features=[600, 1200], attack="exact", seeds=seeds)
     scale = Scale("d = 30, n = 20, two seeds | one attack", (grid,), 0.5)
     words = {"title": f"the {name} one", "shows": "Errors against p.", "claim": "Errors fall at dn. Always."}
     found = {"findings": lambda records: f"Mean of {len(records)} cells. And more."}
@@ -43,7 +43,7 @@ def registry(monkeypatch):
     chosen = {
         "fig1": tiny("fig1"),
         "fig2": tiny("fig2", data="digits", gallery=gallery, pictures_of="digits"),
-        "depths": tiny("depths", beyond=True),
+        "depths": tiny("depths", seeds=3, beyond=True),
     }
     monkeypatch.setattr(figures, "FIGURES", chosen)
     return chosen
@@ -159,7 +159,15 @@ def test_a_gallery_alone_stays_out_too_and_leaves_its_numbers(tmp_path, registry
 
 
 def test_a_figure_half_run_is_not_on_the_page(tmp_path, registry, store):
-    store.register("depths-laptop", registry["depths"].laptop.cells())
-    assert page.write(store, tmp_path / "reproduction.md").missing == ()  # it shares all its cells with the first
     store.retry("fig1-laptop")
+    assert page.write(store, tmp_path / "reproduction.md").missing == ("fig1", "depths")
+
+
+def test_a_figure_whose_cells_others_have_run_is_on_the_page(tmp_path, registry, store):
+    registry["depths"] = tiny("depths", beyond=True)
+    assert page.write(store, tmp_path / "reproduction.md").missing == ()
+
+
+def test_a_figure_that_was_run_with_other_cells_is_not_on_the_page(tmp_path, registry, store):
+    registry["fig1"] = tiny("fig1", seeds=4)
     assert page.write(store, tmp_path / "reproduction.md").missing == ("fig1", "depths")

@@ -52,12 +52,12 @@ class Written:
 
 def write(store: Store, out: Path) -> Written:
     """Writes the page and, in a folder beside it, the drawings that may be shown; both depend on the store alone."""
-    sweeps = set(store.sweeps())
+    known = {record.cell.key: record for record in store.records() if record.state != "waiting"}
     complete: dict[str, list[Record]] = {}
     for figure in figures.FIGURES.values():
-        sweep = figure.sweep(_SCALE)
-        if sweep in sweeps and not store.counts(sweep).waiting:
-            complete[figure.name] = store.records(sweep)
+        keys = [cell.key for cell in figure.laptop.cells()]
+        if known.keys() >= set(keys):
+            complete[figure.name] = [known[key] for key in keys]
     pictures = {
         name: [
             path
