@@ -16,6 +16,8 @@ from exhume.sweep.record import Record
 
 Row = dict[str, Any]
 
+_VERSIONS = ("exhume", "torch", "python")
+
 
 def rows(records: Iterable[Record]) -> list[Row]:
     """The records, flat: `data.name`, `attack.method`, `outcome.error`; every row has the same columns."""
@@ -70,8 +72,7 @@ def _row(record: Record) -> Row:
             **{f"outcome.{name}": value for name, value in outcome.items()},
             "seconds": record.seconds,
             "worker": record.worker,
-            "version.exhume": record.versions.get("exhume"),
-            "version.torch": record.versions.get("torch"),
+            **{f"version.{name}": record.versions.get(name) for name in _VERSIONS},
             "finished_at": None if record.finished_at is None else record.finished_at.isoformat(),
         },
     }
@@ -114,7 +115,7 @@ def _column(name: str, values: Sequence[Any]) -> Any:
     return pyarrow.array(values)
 
 
-_WORDS = {"error", "worker", "version.exhume", "version.torch", "finished_at"} | {
+_WORDS = {"error", "worker", "finished_at", *(f"version.{name}" for name in _VERSIONS)} | {
     f"outcome.{name}" for name, field in Outcome.model_fields.items() if field.annotation is str
 }
 FORMATS: dict[str, Callable[[Path, Sequence[Row]], None]] = {".csv": _write_csv, ".parquet": _write_parquet}

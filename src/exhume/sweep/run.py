@@ -194,7 +194,7 @@ class _Run:
             self._lose(key)
             message = f"{type(error).__name__}: {error}"
             if isinstance(error, KilledWorker):
-                message = f"its worker died, {self._starts[key]} times (out of memory, or killed)"
+                message = f"its worker died (out of memory, or killed); taken up {self._starts[key]} times"
             self._store.fail(key, message)
         else:
             message = self._keep(key, cell, future.result())
