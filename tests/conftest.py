@@ -1,13 +1,18 @@
-"""What all tests share: one thread a process, and the folder of real data sets."""
+"""What all tests share: one thread a process, no deadlines, and the folder of real data sets."""
 
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # Before torch and numpy are loaded, and for the commands that tests start: alone or beside other workers, the sums are
 # made in the same order and no core is asked for twice.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# An example may take as long as it takes: beside other processes it is not the code that is slow.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 _BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
 
