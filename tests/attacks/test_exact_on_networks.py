@@ -137,7 +137,8 @@ def test_interrupted_attack_on_a_network_resumes_to_the_same_answer(kind, method
     victim = request.getfixturevalue(kind)
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
     options = {"max_steps": 60, "tolerance": 0} if method == "descent" else {}
-    whole = exhume.reconstruct(victim, method=method, **options)
+    reports, later = [], []
+    whole = exhume.reconstruct(victim, method=method, progress=reports.append, **options)
     path = tmp_path / "checkpoint.safetensors"
 
     def interrupt(event):
@@ -147,7 +148,9 @@ def test_interrupted_attack_on_a_network_resumes_to_the_same_answer(kind, method
     with pytest.raises(KeyboardInterrupt):
         exhume.reconstruct(victim, method=method, checkpoint=path, progress=interrupt, **options)
     assert path.exists()
-    resumed = exhume.reconstruct(victim, method=method, checkpoint=path, resume=True, **options)
+    resumed = exhume.reconstruct(victim, method=method, checkpoint=path, resume=True, progress=later.append, **options)
+    assert 0 < len(later) < len(reports)  # it did not start anew
+    assert later == reports[-len(later) :]
     assert torch.equal(resumed.samples, whole.samples)
     assert (resumed.steps, resumed.passes, resumed.stop) == (whole.steps, whole.passes, whole.stop)
     assert resumed.history == whole.history

@@ -154,7 +154,8 @@ def test_divergence_is_told_and_the_last_finite_samples_returned():
 def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
     target, attack = target_of(decayed(1)[0]), KKT(max_steps=120, tolerance=0, **GENTLE)
-    whole, cut = attack(target), tmp_path / "checkpoint.safetensors"
+    reports, later = [], []
+    whole, cut = attack(target, progress=reports.append), tmp_path / "checkpoint.safetensors"
 
     def die(event):
         if event.step >= 70:
@@ -162,7 +163,9 @@ def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         attack(target, checkpoint=cut, progress=die)
-    resumed = attack(target, checkpoint=cut, resume=True)
+    resumed = attack(target, checkpoint=cut, resume=True, progress=later.append)
+    assert 0 < len(later) < len(reports)  # it did not start anew
+    assert later == reports[-len(later) :]
     assert torch.equal(resumed.samples, whole.samples)
     assert torch.equal(resumed.coefficients, whole.coefficients)
     assert (resumed.passes, resumed.history, resumed.steps) == (whole.passes, whole.history, 120)

@@ -157,7 +157,7 @@ def test_moments_estimate_a_subspace_of_given_dimension():
     found = exhume.reconstruct(
         victim.target(knowledge=Knowledge(num_samples=2)), method="subspace", dim=2, polish=True, max_starts=1
     )
-    assert found.evidence.get("subspace", "moments") == "moments"
+    assert found.evidence["subspace"] == "moments"
     assert exhume.score(found, inputs).error < 1e-3
 
 
