@@ -23,8 +23,8 @@ _LAPTOP = Grid(
     name="threshold",
     data=[sphere(20, 5), sphere(20, 10), sphere(30, 20), sphere(50, 10)],
     ratio=_RATIOS,
-    attack=exact(10_000),
-    seeds=6,
+    attack=exact(8000),
+    seeds=5,
 )
 _LARGE = Grid(
     name="threshold, large",
@@ -61,7 +61,7 @@ FIGURE = Figure(
     claim="p = dn is where equations and unknowns are equal in number; the paper's curves fall over an order of "
     "magnitude of p above it.",
     laptop=Scale(
-        "sphere (d, n) = (20, 5), (20, 10), (30, 20), (50, 10), p from 1.1 to 2dn, 6 seeds, exact of at most 10,000 "
+        "sphere (d, n) = (20, 5), (20, 10), (30, 20), (50, 10), p from 1.1 to 2dn, 5 seeds, exact of at most 8,000 "
         "passes",
         (_LAPTOP,),
         8,

@@ -13,7 +13,7 @@ from exhume import attacks, measures
 from exhume.data import Dataset
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction
-from exhume.scoring import RECOVERED_BELOW, Score, score
+from exhume.scoring import Score, score
 from exhume.sweep.cell import AttackSpec, Cell, NetworkSpec, RandomFeaturesSpec
 from exhume.sweep.outcome import Finished, Outcome
 from exhume.target import Target
@@ -23,6 +23,8 @@ from exhume.victims.sizes import features_for, network_for, outputs_for
 
 # Pictures of a cell that are kept at most.
 _MOST_PICTURES = 100
+# An error up to which a sample can be told to be the negative of a true one; chance is above 1.
+_RECOGNISABLE = 0.5
 
 
 def run(cell: Cell) -> Finished:
@@ -175,8 +177,8 @@ def _with_used_columns(training: Dataset) -> Dataset:
 
 
 def _flipped(judged: Score) -> int:
-    """How many samples are recovered but for their sign."""
-    return sum(match.flipped and match.error_up_to_sign < RECOVERED_BELOW for match in judged.matches)
+    """How many samples came back as negatives."""
+    return sum(match.flipped and match.error_up_to_sign < _RECOGNISABLE for match in judged.matches)
 
 
 def _pictures(result: Reconstruction, judged: Score, training: Dataset) -> bytes:

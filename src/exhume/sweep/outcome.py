@@ -16,7 +16,7 @@ class Outcome(BaseModel):
         drift: relative change of the features in training; None for random features.
         error, error_up_to_sign, recovered, recovered_up_to_sign, missing, baseline_random, psnr, ssim,
             orthogonal_residual, label_accuracy: of `Score`.
-        flipped: samples recovered with the wrong sign.
+        flipped: samples that came back as negatives: closer with the other sign, and then within 0.5.
         duplicates, strays: how many rows beyond n repeat a true sample, and how many resemble none.
         signs_determined: whether the attack claims its signs.
         residual: ||P_perp theta|| / ||theta||.
