@@ -71,7 +71,7 @@ def signs(records: Sequence[Record]) -> str:
         wrong, found = sum(each.flipped for each in outcomes), sum(each.recovered_up_to_sign for each in outcomes)
         of = sum(each.num_samples for each in outcomes)
         parts.append(f"{name}: {wrong} of {of} came back as negatives, {found} recovered up to sign")
-    return ". ".join(parts) + "."
+    return "; ".join(parts) + "."
 
 
 FIGURE = Figure(

@@ -27,24 +27,26 @@ _COMFORTABLE = 2.0
 
 
 def thresholds(records: Sequence[Record]) -> str:
-    """Each attack's mean errors below the wall and from 2dn on, and by how much the second-order attack is better."""
-    sentences = []
-    for method, mine in grouped(done(records), method_of).items():
-        parts = []
-        for words, members in (("below dn", _below(mine)), ("from 2dn on", _far(mine))):
-            if members:
-                parts.append(f"{_between(series(members, num_parameters, claimed_error).mean)} {words}")
-        sentences.append(f"{name_of(method)}: mean error {', '.join(parts)}")
-    return ". ".join([*sentences, *advantage(records)]) + "."
+    """Each attack's mean errors from 2dn on and below the wall, and by how much the second-order attack is better."""
+    by_method = grouped(done(records), method_of)
+    parts = []
+    for words, members_of in (("from 2dn on", _far), ("below dn", _below)):
+        means = {
+            method: series(members_of(mine), num_parameters, claimed_error).mean for method, mine in by_method.items()
+        }
+        told = ", ".join(f"{name_of(method)} {_between(found)}" for method, found in means.items() if found)
+        if told:
+            parts.append(f"{words} {told}{_advantage(records) if members_of is _far else ''}")
+    return f"Mean error {'; '.join(parts)}."
 
 
-def advantage(records: Sequence[Record]) -> list[str]:
+def _advantage(records: Sequence[Record]) -> str:
     """By how much the error of exact is smaller than that of descent at the least, over all p from 2dn on."""
     far = _far(done(records))
     ours, theirs = (series(of_method(far, method), num_parameters, claimed_error) for method in ("exact", "descent"))
     means = dict(zip(ours.x, ours.mean, strict=True))
     factors = [theirs_mean / means[x] for x, theirs_mean in zip(theirs.x, theirs.mean, strict=True) if means.get(x)]
-    return [f"From 2dn on exact's mean error is at least {min(factors):.3g} times smaller"] if factors else []
+    return f" (at least {min(factors):.2g} times smaller)" if factors else ""
 
 
 def recoveries(records: Sequence[Record], by: Callable[[Record], str]) -> str:
@@ -55,7 +57,7 @@ def recoveries(records: Sequence[Record], by: Callable[[Record], str]) -> str:
         found = sum(each.recovered if each.signs_determined else each.recovered_up_to_sign for each in outcomes)
         of = sum(each.num_samples for each in outcomes)
         parts.append(f"{name}: {found} of {of} recovered, mean error {fmean(e.claimed_error for e in outcomes):.2g}")
-    return ". ".join(parts) + "."
+    return "; ".join(parts) + "."
 
 
 def smallest_solved(records: Sequence[Record]) -> float | None:
@@ -105,7 +107,7 @@ def span_inclusion(records: Sequence[Record]) -> str:
             errors = series(members, num_parameters, claimed_error).mean
             if residuals:
                 parts.append(f"{name_of(method)} {words}: residual {_between(residuals)}, error {_between(errors)}")
-    return ". ".join(parts) + "."
+    return "; ".join(parts) + "."
 
 
 def _below(records: Sequence[Record]) -> list[Record]:
