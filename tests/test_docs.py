@@ -51,6 +51,8 @@ def test_commands_of_the_readme_run_in_order_each_in_a_process_of_its_own(tmp_pa
 @pytest.mark.parametrize("page", [page for page in PAGES[1:] if commands_of(page)], ids=lambda page: page.name)
 def test_commands_of_other_pages_run_in_order(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    for block in blocks(page, "yaml"):  # its first line is a comment, the name of the file
+        (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block)
     for words in commands_of(page):
         monkeypatch.setattr("sys.argv", words)
         with pytest.raises(SystemExit) as ended:
@@ -68,3 +70,8 @@ def test_every_bench_named_in_the_documentation_exists():
     for page in PAGES:
         for name in re.findall(r"python -m benches (\w+)", page.read_text()):
             assert (ROOT / "benches" / f"{name}.py").exists(), f"{page.name} -> {name}"
+
+
+def test_a_grid_in_the_documentation_has_at_most_ten_lines():
+    (grid,) = blocks(ROOT / "docs" / "sweeps.md", "yaml")
+    assert len(grid.splitlines()) <= 10
