@@ -14,6 +14,7 @@ from multiprocessing import resource_tracker
 
 import dask
 from distributed import Client, LocalCluster
+from distributed.utils import silence_logging_cmgr
 
 from exhume.errors import ExhumeError, InputError
 from exhume.sweep.work import versions
@@ -41,7 +42,7 @@ class Workforce:
         try:
             threads = sum(self.client.nthreads().values())
         except OSError as error:
-            raise ExhumeError(f"the scheduler is gone ({error}); run again to go on") from error
+            raise ExhumeError("the scheduler is gone; start it, and run again to go on") from error
         if self.cluster is not None and threads < self.kept:
             self.cluster.scale(self.kept)
         return threads
@@ -112,7 +113,8 @@ def _elsewhere(scheduler: str) -> Iterator[Workforce]:
         client = Client(scheduler, timeout=_ANSWER, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(f"no scheduler answers at {scheduler}: {error}") from error
-    with client:
+    # What Dask has to say of a lost scheduler, it says in pages of tracebacks.
+    with silence_logging_cmgr(logging.CRITICAL), client:
         try:
             client.wait_for_workers(1, timeout=_FIRST_WORKER)
         except TimeoutError as error:

@@ -181,29 +181,34 @@ class _Run:
     def _end(self, key: str, cell: Cell, future: Future[Any]) -> str:
         from distributed import KilledWorker
 
+        report, error = None, None
+        try:
+            report = future.result()
+        except Exception as raised:
+            error = raised
         if future.status not in ("finished", "error"):
-            raise ExhumeError(f"the scheduler has dropped cells ({future.status}); run again to go on")
-        error = future.exception() if future.status == "error" else None
-        guilty = isinstance(error, KilledWorker) and self._starts[key] >= error.allowed_failures
-        if isinstance(error, KilledWorker) and not guilty and key not in self._resubmitted:
-            # It was queued on workers that others killed.
-            self._resubmitted.add(key)
-            self._submit(cell)
-            return ""
-        if error is not None:
-            self._lose(key)
-            message = f"{type(error).__name__}: {error}"
-            if isinstance(error, KilledWorker):
-                message = f"its worker died (out of memory, or killed); taken up {self._starts[key]} times"
-            self._store.fail(key, message)
-        else:
-            message = self._keep(key, cell, future.result())
+            raise ExhumeError(f"the scheduler is gone, or its cells were {future.status}; run again to go on")
+        if isinstance(error, KilledWorker):
+            if self._starts[key] < error.allowed_failures and key not in self._resubmitted:
+                # It was queued on workers that others killed.
+                self._resubmitted.add(key)
+                self._submit(cell)
+                return ""
+            error = ExhumeError(f"its worker died (out of memory, or killed); taken up {self._starts[key]} times")
+        message = self._drop(key, error) if error is not None else self._keep(key, cell, report)
         del self._flying[key]
         self._running.pop(key, None)
         self._time_left.expect(cell, -1)
         self._failed += bool(message)
         self._done += not message
         return f"failed: {cell.title}: {message.splitlines()[0]}" if message else f"done: {cell.title}"
+
+    def _drop(self, key: str, error: Exception) -> str:
+        """Stores what went wrong outside the experiment; returns it."""
+        self._lose(key)
+        message = str(error) if isinstance(error, ExhumeError) else f"{type(error).__name__}: {error}"
+        self._store.fail(key, message)
+        return message
 
     def _keep(self, key: str, cell: Cell, report: Any) -> str:
         """Stores a report; returns its error."""
