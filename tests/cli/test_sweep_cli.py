@@ -5,6 +5,8 @@ import csv
 import pytest
 
 from exhume.cli import sweep as command
+from exhume.cli import sweep_progress
+from exhume.sweep import SweepProgress
 from exhume.sweep.store import Store
 
 GRID = """
@@ -132,3 +134,17 @@ def test_every_command_has_an_example(exhume_command):
         code, out, _ = exhume_command("sweep", name, "--help")
         assert code == 0
         assert f"Example: exhume sweep {name} " in " ".join(out.split())
+
+
+def test_progress_is_told_in_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sweep_progress, "_PLAIN_EVERY", 0.0)
+    with sweep_progress.sweep_progress_of("law") as update:
+        update(SweepProgress(9, 2, 0, 2, 2, None, ""))
+        update(SweepProgress(9, 3, 0, 2, 2, 42.0, "done: a cell"))
+        update(SweepProgress(9, 3, 1, 1, 2, 5400.0, "failed: a cell: no"))
+    assert capsys.readouterr().err.splitlines() == [
+        "law: 2 of 9 cells, 2 under way",
+        "law: 3 of 9 cells, 2 under way, about 42 s left",
+        "law: failed: a cell: no",
+        "law: 4 of 9 cells, 1 failed, 1 under way, about 90 min left",
+    ]

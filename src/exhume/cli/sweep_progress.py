@@ -57,5 +57,9 @@ def _plain_lines(label: str) -> Report:
 
 def _more(event: SweepProgress) -> str:
     failed = f", {event.failed} failed" if event.failed else ""
-    left = "" if event.seconds_left is None else f", about {max(1.0, event.seconds_left / 60):.0f} min left"
+    left = "" if event.seconds_left is None else f", about {_time(event.seconds_left)} left"
     return f"{failed}, {event.running} under way{left}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
