@@ -228,3 +228,15 @@ def test_budget_is_counted_in_passes_of_the_samples_also_when_their_number_is_un
     assert result.stop is exhume.Stop.PASS_LIMIT
     assert result.history["passes"][-1] <= result.passes
     assert result.passes > 20
+
+
+def test_samples_that_explain_nothing_say_nothing_of_norms():
+    digits = data.load("digits", samples=6)
+    victim = exhume.RandomFeatures(num_features=200, seed=0).fit(digits.inputs, digits.labels)
+    known = exhume.Knowledge(num_samples=6, label_alphabet="signs")
+    result = exhume.reconstruct(victim.target(knowledge=known), allow_underdetermined=True, max_starts=1)
+    assert result.certificate.verdict == "failed"
+    assert not result.norms_determined
+    assert torch.allclose(result.samples.norm(dim=1), torch.full((6,), 8.0, dtype=result.samples.dtype))
+    enough = exhume.RandomFeatures(num_features=1500, seed=0).fit(digits.inputs, digits.labels)
+    assert exhume.reconstruct(enough.target(knowledge=known)).norms_determined

@@ -160,6 +160,7 @@ def norms_and_labels(
     outputs: torch.Tensor,
     symmetry: Symmetry,
     knowledge: Knowledge,
+    credible: bool = True,
 ) -> Labelled:
     """Reads norms and labels off the model's own outputs on the recovered samples.
 
@@ -171,6 +172,8 @@ def norms_and_labels(
         outputs: f at the samples, (n, k).
         symmetry: of the model's features.
         knowledge: what is known of norms and labels.
+        credible: whether the samples explain the weights. If not, they are not where the model interpolates, and its
+            outputs there say nothing of norms.
     """
     labels, alphabet = outputs[:, 0] if outputs.shape[1] == 1 else outputs, knowledge.label_alphabet
     if knowledge.norm is not None:
@@ -179,7 +182,7 @@ def norms_and_labels(
         return Labelled(samples * size[:, None], scaled, True, "Norms: known. Labels: the model's outputs.")
     if symmetry.identifies_norm:
         return Labelled(samples, labels, True, "Norms: the features fix them. Labels: the model's outputs.")
-    if alphabet is None:
+    if alphabet is None or not credible:
         note = "Norms: undetermined, the samples have norm sqrt(d). Labels: the model's outputs at that norm."
         return Labelled(samples, labels, False, note)
     if alphabet == "signs":

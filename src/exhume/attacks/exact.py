@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from exhume.attacks.ambiguities import Labelled, choose_signs, norms_and_labels
-from exhume.attacks.base import Attack, Problem, Proposal
+from exhume.attacks.base import Attack, Problem, Proposal, counted
 from exhume.attacks.drift import drift_of, take_out_drift
 from exhume.attacks.monitor import Monitor
 from exhume.attacks.sample_count import drop_while_solved, estimate_samples, samples_by_rank, visible_directions
@@ -132,11 +132,12 @@ def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> 
     if drift is not None:
         samples = drift.samples
         notes.append(drift.note)
-    labelled = _labelled(problem, samples)
+    stop = Stop.SIGNS_OPEN if settled and signs_open else _reason(problem, samples, outcome, monitor)
+    labelled = _labelled(problem, samples, stop)
     return Proposal(
         samples=labelled.samples,
         labels=labelled.labels if signs.determined or activation.parity == "even" else None,
-        stop=Stop.SIGNS_OPEN if settled and signs_open else _reason(problem, samples, outcome, monitor),
+        stop=stop,
         steps=monitor.steps,
         signs_determined=signs.determined,
         norms_determined=labelled.norms_determined,
@@ -166,8 +167,8 @@ def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Pro
         if hidden
         else "Signs: solved for together with the samples."
     )
-    labelled = _labelled(problem, samples)
     stop = Stop.CONVERGED if outcome.found else Stop.FLOOR if outcome.floor else monitor.ended or Stop.STARTS_SPENT
+    labelled = _labelled(problem, samples, stop)
     return Proposal(
         samples=labelled.samples,
         labels=labelled.labels if symmetry.parity != "odd" else None,
@@ -194,11 +195,14 @@ def _affords_double(target: Target) -> bool:
     return target.features.dtype == torch.float64 or wide <= _CHEAP_IN_DOUBLE
 
 
-def _labelled(problem: Problem, samples: torch.Tensor) -> Labelled:
-    """Norms and labels from the trained model's outputs."""
+def _labelled(problem: Problem, samples: torch.Tensor, stop: Stop) -> Labelled:
+    """Norms and labels from the trained model's outputs; no norms if the search came to nothing."""
     features = problem.features.with_dtype(samples.dtype)
     outputs = problem.target.outputs(features.forward(samples))
-    return norms_and_labels(samples, outputs, features.symmetry, problem.target.knowledge)
+    equations, unknowns = counted(problem.target, len(samples))
+    explained = stop.trusted or stop in (Stop.STRUCTURED, Stop.SIGNS_OPEN)
+    credible = explained and equations > unknowns
+    return norms_and_labels(samples, outputs, features.symmetry, problem.target.knowledge, credible)
 
 
 def _free_the_norms(problem: Problem, count: int, point: Point, double: bool) -> tuple[Span, Point]:
