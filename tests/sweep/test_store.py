@@ -7,6 +7,7 @@ import resource
 import signal
 import sqlite3
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import fake_experiments
 import pytest
@@ -143,6 +144,18 @@ def test_unknown_sweeps_and_cells_are_named(store):
         store.begin("z", "tcp://w")
 
 
+def test_a_transaction_that_does_not_end_well_leaves_nothing(store):
+    def half_of_it():
+        with store._database.transaction() as connection:
+            connection.execute("UPDATE cells SET state = 'failed'")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        half_of_it()
+    assert states(store) == ["waiting"] * 6
+    assert finish(store, CELLS[0])  # and does not stand in the way of the next
+
+
 def killed_while_writing(path, begun):
     with Store(path) as store, store._database.transaction() as connection:
         connection.execute("UPDATE cells SET state = 'failed'")
@@ -213,13 +226,21 @@ def without_rights(path, answers):
             answers.put(str(error))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
-def test_a_read_only_folder_can_be_read_and_is_an_error_to_write_to(store, path):
-    store.close()
-    for folder in path.parents:  # nobody may look, but not write
-        if Path("/tmp") in folder.parents:
-            folder.chmod(0o755)
-    path.chmod(0o644)
+@pytest.fixture
+def shared_folder():
+    """A folder of our own that others may look into."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        if os.geteuid() != 0 or not all(parent.stat().st_mode & 0o001 for parent in folder.parents):
+            pytest.skip("only root can become another user, who must reach the folder")
+        yield folder
+
+
+def test_a_read_only_folder_can_be_read_and_is_an_error_to_write_to(shared_folder):
+    path = shared_folder / "sweep.sqlite"
+    with Store(path) as store:
+        store.register("a", CELLS)
     answers = FORK.SimpleQueue()
     process = FORK.Process(target=without_rights, args=(path.parent, answers))
     process.start()
