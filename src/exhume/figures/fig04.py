@@ -30,7 +30,7 @@ def laptop_grid(activation: str) -> Grid:
         victim={"activation": activation},
         ratio=5,
         attack=[descent(800), exact(6000)],
-        seeds=4,
+        seeds=10,
     )
 
 
@@ -80,7 +80,7 @@ FIGURE = Figure(
     shows="Images recovered from a ReLU model, with the signs they came out with.",
     claim="Some images come back as negatives, because all odd Hermite coefficients of ReLU but the first vanish.",
     laptop=Scale(
-        "CIFAR-10 frogs and trucks at 8x8 (d = 192), every row of norm sqrt(d), n = 20, p = 5dn, ReLU, 4 seeds, "
+        "CIFAR-10 frogs and trucks at 8x8 (d = 192), every row of norm sqrt(d), n = 20, p = 5dn, ReLU, 10 seeds, "
         "descent of at most 800 steps, exact of at most 6,000 passes; drawn is the seed with most negatives",
         (laptop_grid("relu"),),
         3,

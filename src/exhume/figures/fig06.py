@@ -21,6 +21,14 @@ TWO_LAYER_LAPTOP = Grid(
     attack=[descent(300), exact(3000, max_starts=2)],
     seeds=3,
 )
+SUBSPACE_LAPTOP = Grid(
+    name="two-layer, CIFAR-10 16x16, n = 10, subspace",
+    data={**TEN_CLASSES, "per_class": 1, "size": 16},
+    victim={"kind": "two-layer"},
+    ratio=[0.1, 0.5, 1, 2, 4, 8],
+    attack={"method": "subspace"},
+    seeds=3,
+)
 RESNET_LAPTOP = Grid(
     name="ResNet, CIFAR-10 8x8, n = 4",
     data={**FROGS_AND_TRUCKS, **CHANNELS, "per_class": 2, "size": 8},
@@ -28,6 +36,14 @@ RESNET_LAPTOP = Grid(
     ratio=[0.25, 0.5, 1, 2, 4, 8],
     attack=[descent(300), exact(1500, max_starts=2)],
     seeds=2,
+)
+_SUBSPACE_PAPER = Grid(
+    name="two-layer, CIFAR-10, n = 10, subspace",
+    data={**TEN_CLASSES, "per_class": 1},
+    victim={"kind": "two-layer", **_PAPER_TRAINING},
+    ratio=[0.01, 0.1, 0.5, 1, 2, 4, 10],
+    attack={"method": "subspace"},
+    seeds=10,
 )
 TWO_LAYER_PAPER = Grid(
     name="two-layer, CIFAR-10, n = 10",
@@ -62,15 +78,16 @@ FIGURE = Figure(
     "the labels are fitted everywhere.",
     laptop=Scale(
         "CIFAR-10; two-layer: 16x16 (d = 768), ten classes, n = 10, 3 seeds; ResNet: 8x8 (d = 192), n = 4, 2 seeds; "
-        "trained with the stable step; descent of at most 300 steps, exact of at most 3,000 and 1,500 passes, 2 starts",
-        (TWO_LAYER_LAPTOP, RESNET_LAPTOP),
+        "trained with the stable step; descent of at most 300 steps, exact of at most 3,000 and 1,500 passes, 2 "
+        "starts; subspace, which knows the initial weights of both layers, on the two-layer networks",
+        (TWO_LAYER_LAPTOP, SUBSPACE_LAPTOP, RESNET_LAPTOP),
         6,
     ),
     paper=Scale(
         "CIFAR-10 (d = 3072), n = 10, two-layer networks on ten classes and ResNets on frogs and trucks, last layers "
         "of 0.01 to 10dn weights, 10 seeds, trained with step 1e-5 for up to 10^6 steps, descent until its loss is "
-        "1e-7",
-        (TWO_LAYER_PAPER, RESNET_PAPER),
+        "1e-7; subspace, which knows the initial weights of both layers, on the two-layer networks",
+        (TWO_LAYER_PAPER, _SUBSPACE_PAPER, RESNET_PAPER),
         40_000,
     ),
     draw=threshold_drawing(network_name, x_label="weights of the last layer"),

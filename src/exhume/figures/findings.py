@@ -41,12 +41,16 @@ def thresholds(records: Sequence[Record]) -> str:
 
 
 def _advantage(records: Sequence[Record]) -> str:
-    """By how much the error of exact is smaller than that of descent at the least, over all p from 2dn on."""
+    """By how much the error of exact is smaller than that of descent, at the least from 2dn on or else at the end."""
     far = _far(done(records))
     ours, theirs = (series(of_method(far, method), num_parameters, claimed_error) for method in ("exact", "descent"))
     means = dict(zip(ours.x, ours.mean, strict=True))
     factors = [theirs_mean / means[x] for x, theirs_mean in zip(theirs.x, theirs.mean, strict=True) if means.get(x)]
-    return f" (at least {min(factors):.2g} times smaller)" if factors else ""
+    if not factors:
+        return ""
+    if min(factors) > 1:
+        return f" (at least {min(factors):.2g} times smaller)"
+    return f" ({factors[-1]:.2g} times smaller at the largest p, and not smaller everywhere)"
 
 
 def recoveries(records: Sequence[Record], by: Callable[[Record], str]) -> str:
