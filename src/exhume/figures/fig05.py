@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _SIZE = 32
 GALLERY_LAPTOP = Grid(
-    name="Tiny-ImageNet 32x32, n = 6",
-    data={**TINY_IMAGENET, "per_class": 3, "size": _SIZE},
+    name="Tiny-ImageNet 32x32, n = 10",
+    data={**TINY_IMAGENET, "per_class": 5, "size": _SIZE},
     ratio=4,
-    attack=[descent(100), exact()],
+    attack=[descent(200), exact()],
 )
 GALLERY_PAPER = Grid(
     name="Tiny-ImageNet, n = 20",
@@ -48,8 +48,8 @@ FIGURE = Figure(
     shows="Images recovered from random features trained on Tiny-ImageNet classes 2 and 116.",
     claim="20 images of dimension 12,288 are recovered at p = 10dn, visually the same as the originals.",
     laptop=Scale(
-        "Tiny-ImageNet classes 2 and 116, area-averaged to 32x32 (d = 3072), n = 6, p = 4dn, one seed, descent of at "
-        "most 100 steps",
+        "Tiny-ImageNet classes 2 and 116, area-averaged to 32x32 (d = 3072), n = 10, p = 4dn, one seed, descent of at "
+        "most 200 steps",
         (GALLERY_LAPTOP,),
         3,
     ),

@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
     from exhume.sweep.record import Record
 
-# Images of each class at the scale of a laptop, and in the paper.
-_FEW, _MANY = 2, 10
+_PAPER_PER_CLASS = 10
 
 
-def laptop_grid(**victim: Any) -> Grid:
-    """A two-layer network on full-sized images of ten classes."""
+def laptop_grid(per_class: int, **victim: Any) -> Grid:
+    """A two-layer network on 16x16 images of ten classes."""
     return Grid(
-        name=f"two-layer, CIFAR-10, n = {10 * _FEW}, {victim.get('loss', 'square')}",
-        data={**TEN_CLASSES, "per_class": _FEW, "size": 16},
+        name=f"two-layer, CIFAR-10 16x16, n = {10 * per_class}, {victim.get('loss', 'square')}",
+        data={**TEN_CLASSES, "per_class": per_class, "size": 16},
         victim={"kind": "two-layer", **victim},
         ratio=4,
         attack=[descent(300), exact()],
@@ -34,8 +33,8 @@ def laptop_grid(**victim: Any) -> Grid:
 def paper_grid(**victim: Any) -> Grid:
     """The paper's network."""
     return Grid(
-        name=f"two-layer, CIFAR-10, n = {10 * _MANY}, {victim.get('loss', 'square')}",
-        data={**TEN_CLASSES, "per_class": _MANY},
+        name=f"two-layer, CIFAR-10, n = {10 * _PAPER_PER_CLASS}, {victim.get('loss', 'square')}",
+        data={**TEN_CLASSES, "per_class": _PAPER_PER_CLASS},
         victim={"kind": "two-layer", "stable": False, **victim},
         ratio=4,
         attack=[descent(), exact()],
@@ -53,9 +52,9 @@ FIGURE = Figure(
     shows="Images recovered from the last layer of a two-layer network trained on ten classes with the square loss.",
     claim="All 100 images are recovered, visually the same as the originals, from a last layer of 4dn weights.",
     laptop=Scale(
-        "CIFAR-10 at 16x16 (d = 768), 2 images of each class, n = 20, one-hot labels, 4dn weights in the last layer, "
+        "CIFAR-10 at 16x16 (d = 768), 10 images of each class, n = 100, one-hot labels, 4dn weights in the last layer, "
         "trained with the stable step, one seed, descent of at most 300 steps",
-        (laptop_grid(),),
+        (laptop_grid(10),),
         2,
     ),
     paper=Scale(

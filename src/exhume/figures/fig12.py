@@ -23,9 +23,9 @@ def _attacks(rows: Sequence[int], steps: int, **limits: Any) -> list[dict[str, A
 
 
 _LAPTOP = Grid(
-    name="rows, CIFAR-10 8x8, n = 10",
-    data={**FROGS_AND_TRUCKS, "per_class": 5, "size": 8},
-    ratio=10,
+    name="rows, CIFAR-10 16x16, n = 10",
+    data={**FROGS_AND_TRUCKS, "per_class": 5, "size": 16},
+    ratio=4,
     attack=[*_attacks((6, 8, 12), 1500, passes=3000), exact(num_samples="estimate")],
 )
 _PAPER = Grid(
@@ -67,7 +67,7 @@ FIGURE = Figure(
     claim="With fewer rows the recovered images mix several samples; with more, all samples come back and the extra "
     "rows are duplicates.",
     laptop=Scale(
-        "CIFAR-10 frogs and trucks at 8x8 (d = 192), n = 10, p = 10dn, 6, 8 and 12 rows, one seed, descent of at most "
+        "CIFAR-10 frogs and trucks at 16x16 (d = 768), n = 10, p = 4dn, 6, 8 and 12 rows, one seed, descent of at most "
         "1,500 steps, exact of at most 3,000 passes; exact also left to find n by itself",
         (_LAPTOP,),
         3,
