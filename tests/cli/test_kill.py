@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from exhume.cli import attack as attack_command
-from exhume.files import read_tensors
+from exhume.files import read_metadata, read_tensors
 
 # One row an attack: options that make it run for a second or two on a victim too narrow to be solved.
 ATTACKS = {
@@ -21,8 +21,10 @@ ATTACKS = {
     "ntk": ("--option", "max_steps=600", "--option", "tolerance=0"),
     "subspace": ("--option", "max_starts=1", "--option", "dim=30", "--budget-passes", "1500"),
 }
-# What the process runs that is killed: the command, with a checkpoint soon.
-KILLED = "import exhume.attacks.checkpoint as c; c.EVERY_SECONDS = 0.2; from exhume.cli import main; main()"
+# What the process runs that is killed: the command, with a checkpoint at every step.
+KILLED = "import exhume.attacks.checkpoint as c; c.EVERY_SECONDS = 0.0; from exhume.cli import main; main()"
+STEPS = 12  # before it is killed
+PATIENCE = 600.0  # seconds after which it must have come so far, however busy the machine is
 
 
 @pytest.fixture
@@ -36,6 +38,10 @@ def reports(monkeypatch):
 
     monkeypatch.setattr(attack_command, "progress_of", progress_of)
     return seen
+
+
+def steps_in(checkpoint):
+    return json.loads(read_metadata(checkpoint)["numbers"])["step"] if checkpoint.exists() else 0
 
 
 @pytest.mark.parametrize("method", sorted(ATTACKS))
@@ -55,9 +61,9 @@ def test_killed_attack_resumes_to_the_same_answer(exhume_command, reports, tmp_p
         (small_run / method / name).unlink()
     checkpoint = small_run / method / "checkpoint.safetensors"
     running = subprocess.Popen([sys.executable, "-c", KILLED, *words], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not checkpoint.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    deadline = time.monotonic() + PATIENCE
+    while steps_in(checkpoint) < STEPS and running.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
     running.send_signal(signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     assert checkpoint.exists()
