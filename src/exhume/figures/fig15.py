@@ -22,7 +22,7 @@ _LAPTOP = Grid(
     victim=_VICTIMS,
     ratio=[0.1, 0.5, 1, 2, 5, 10],
     attack=[descent(2000), exact(6000)],
-    seeds=2,
+    seeds=4,
 )
 _PAPER = Grid(
     name="ridge, sphere",
@@ -44,7 +44,7 @@ FIGURE = Figure(
     shows="Training loss and reconstruction error against p for several strengths of a ridge penalty.",
     claim="Even large penalties leave the threshold for reconstruction where it was.",
     laptop=Scale(
-        "sphere d = 30, n = 20, ridge 0, 0.1, 10 and 1000, p from 0.1 to 10dn, 2 seeds, descent of at most 2,000 "
+        "sphere d = 30, n = 20, ridge 0, 0.1, 10 and 1000, p from 0.1 to 10dn, 4 seeds, descent of at most 2,000 "
         "steps, exact of at most 6,000 passes",
         (_LAPTOP,),
         6,

@@ -21,7 +21,7 @@ _LAPTOP = Grid(
     victim=_VICTIMS,
     ratio=[0.5, 1, 2, 5, 10, 20],
     attack=[descent(1500), exact(6000)],
-    seeds=2,
+    seeds=4,
 )
 _PAPER = Grid(
     name="pruning, sphere",
@@ -51,7 +51,7 @@ FIGURE = Figure(
     "to several shares of their weights.",
     claim="Pruning raises the number of parameters that reconstruction needs.",
     laptop=Scale(
-        "sphere d = 30, n = 20, all weights, half and a quarter of them, p from 0.5 to 20dn before pruning, 2 seeds, "
+        "sphere d = 30, n = 20, all weights, half and a quarter of them, p from 0.5 to 20dn before pruning, 4 seeds, "
         "descent of at most 1,500 steps, exact of at most 6,000 passes",
         (_LAPTOP,),
         6,

@@ -86,8 +86,8 @@ def variant_findings(variant: Callable[[Record], str]) -> Callable[[Sequence[Rec
                 for method, members in grouped(mine, method_of).items()
                 if _far(members)
             )
-            parts.append(f"{name}: mean error with 2dn weights or more {means}")
-        return "; ".join(parts) + "."
+            parts.append(f"{name}: {means}")
+        return f"Mean error with 2dn weights or more: {'; '.join(parts)}."
 
     return findings
 

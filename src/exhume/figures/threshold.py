@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
     from exhume.sweep.record import Record
 
-_RATIOS = [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.75, 2]
+_RATIOS = [1.2, 1.3, 1.4, 1.5, 1.6, 1.75, 2]
 _LAPTOP = Grid(
     name="threshold",
     data=[sphere(20, 5), sphere(20, 10), sphere(30, 20), sphere(50, 10)],
     ratio=_RATIOS,
     attack=exact(8000),
-    seeds=5,
+    seeds=8,
 )
 _LARGE = Grid(
     name="threshold, large",
     data=[sphere(20, 10), sphere(30, 20), sphere(50, 50), sphere(100, 20), sphere(100, 100)],
-    ratio=[1.05, *_RATIOS, 2.5, 3],
+    ratio=[1.05, 1.1, *_RATIOS, 2.5, 3],
     attack=exact(),
     seeds=20,
 )
@@ -61,7 +61,7 @@ FIGURE = Figure(
     claim="p = dn is where equations and unknowns are equal in number; the paper's curves fall over an order of "
     "magnitude of p above it.",
     laptop=Scale(
-        "sphere (d, n) = (20, 5), (20, 10), (30, 20), (50, 10), p from 1.1 to 2dn, 5 seeds, exact of at most 8,000 "
+        "sphere (d, n) = (20, 5), (20, 10), (30, 20), (50, 10), p from 1.2 to 2dn, 8 seeds, exact of at most 8,000 "
         "passes",
         (_LAPTOP,),
         8,
