@@ -100,7 +100,7 @@ def test_every_command_has_help_with_an_example(exhume_command):
         (("attack", "nowhere"), "nowhere is not a run folder"),
         (("score", "nowhere"), "nowhere is not a run folder"),
         (("data", "--fetch", "imagenet"), "unknown data set to fetch 'imagenet'; valid: cifar10"),
-        (("train", "rf", "--ratio", "nan", "--out", "x"), "--ratio must be a positive number"),
+        (("train", "rf", "--ratio", "nan", "--out", "x"), "the ratio p / (d n) must be a positive number"),
         (("train", "rf", "--ratio", 2, "--device", "abacus", "--out", "x"), "device 'abacus' cannot be used here"),
         (("law", "--parameters", "many", "--dim", 1, "--samples", 1), "'many' is not a whole number"),
     ],

@@ -30,9 +30,9 @@ def test_unknown_name_lists_the_valid_ones() -> None:
 
 
 def test_unknown_option_lists_the_valid_ones() -> None:
-    with pytest.raises(InputError, match=r"no option 'n'.*dim, samples, labels, seed"):
+    with pytest.raises(InputError, match=r"no option 'n'.*dim, samples, labels, subspace_dim, seed"):
         load("sphere", n=3)
-    assert options_of("sphere") == ("dim", "samples", "labels", "seed")
+    assert options_of("sphere") == ("dim", "samples", "labels", "subspace_dim", "seed")
 
 
 def test_available_tells_found_from_missing(
