@@ -76,11 +76,11 @@ def test_variants_are_lines_apart_in_tones_of_their_method(axis, record):
     records = [record(error=error, victim={"kind": "rf", "ridge": ridge}) for ridge, error in ((0.0, 0.1), (0.5, 0.2))]
     threshold_panel(axis, records, show=("error",), variants=lambda each: f"ridge {each.cell.victim.ridge:g}")
     assert curve(axis, "exact (ours): error, signs included") == {1200: 0.1}
-    assert curve(axis, "_exact (ours): error, signs included, ridge 0.5") == {1200: 0.2}
+    assert curve(axis, "_exact (ours): error, signs included where claimed, ridge 0.5") == {1200: 0.2}
     colours = {each.get_color() for each in axis.lines if "exact" in each.get_label()}
     assert len(colours) == 2
     labels = axis.get_legend_handles_labels()[1]
-    assert labels == ["exact (ours): error, signs included", "ridge 0", "ridge 0.5"]
+    assert labels == ["exact (ours): error, signs included where claimed", "ridge 0", "ridge 0.5"]
 
 
 def test_a_band_that_would_pass_zero_ends_at_the_smallest_seed(axis, record):

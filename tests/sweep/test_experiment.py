@@ -1,8 +1,10 @@
 """A cell from its data to its numbers."""
 
+import pytest
 import safetensors.torch
 import torch
 
+from exhume.errors import InputError
 from exhume.sweep import Cell
 from exhume.sweep.cell import RandomFeaturesSpec
 from exhume.sweep.experiment import released, run, victim_of
@@ -74,6 +76,17 @@ def test_a_given_subspace_recovers_below_the_wall_of_all_dimensions():
     outcome = run(Cell(data=data, features=100, attack=attack)).outcome
     assert outcome.ratio < 0.5
     assert outcome.error < 1e-3
+
+
+def test_the_given_subspace_is_that_of_the_distribution_not_of_the_samples():
+    attack = {"method": "subspace", "knows": ["subspace"]}
+    with pytest.raises(InputError, match="sphere with subspace_dim"):
+        run(cell(attack=attack))
+    training = Cell(data={**SPHERE, "subspace_dim": 7}, ratio=1, attack=attack).data.load(0)
+    assert training.subspace.shape == (7, 10)
+    assert torch.linalg.matrix_rank(training.inputs) == 4
+    inside = training.inputs @ training.subspace.T @ training.subspace
+    assert torch.allclose(inside, training.inputs, atol=1e-5)
 
 
 def test_networks_have_as_many_outputs_as_there_are_classes():

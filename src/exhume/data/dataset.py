@@ -93,6 +93,7 @@ class Dataset:
         non_members: (m, d) float32, standardised with the statistics of `inputs`; m may be 0.
         picture: how rows are pictures, if they are.
         protocol: one sentence that says exactly how this was made.
+        subspace: (r, d) orthonormal basis of the subspace that the distribution lives in, if it is known to.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Dataset:
     non_members: torch.Tensor
     picture: PictureFormat | None
     protocol: str
+    subspace: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.inputs.dim() != 2 or 0 in self.inputs.shape:

@@ -52,7 +52,8 @@ def load_sphere(
         f"{samples} samples uniform on the sphere of radius sqrt(d), d = {dim}, {inside}labels {words}, "
         f"g_i ~ N(0, 1/d), non-members as many fresh draws, all from seed {seed}."
     )
-    return Dataset("sphere", inputs.float(), targets.float(), non_members.float(), None, protocol)
+    subspace = None if basis is None else basis.float()
+    return Dataset("sphere", inputs.float(), targets.float(), non_members.float(), None, protocol, subspace)
 
 
 def _on_sphere(rows: int, dim: int, generator: torch.Generator, basis: torch.Tensor | None) -> torch.Tensor:

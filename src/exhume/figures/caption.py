@@ -6,12 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from exhume.figures.base import Figure
+from exhume.figures.findings import limits
 from exhume.figures.statistics import done, failures
 from exhume.sweep.cell import Spec
 from exhume.sweep.grid import Grid
 from exhume.sweep.record import Record
 
 _MOST_REASONS = 3
+_OPEN = (
+    "Widths and ratios are our choice where the paper's text gives none; a descent that does not converge ends after "
+    "10^6 steps; inactive ReLUs have the slope 0.02 in its backward pass, as in the authors' code; networks are "
+    "trained until their loss is 1e-7, if that comes first."
+)
 _HOW = "Lines are means over seeds, bands one standard deviation, faint points the seeds."
 
 
@@ -23,6 +29,7 @@ def text(figure: Figure, scale: str, records: Sequence[Record], drawings: Sequen
     parts += [
         f"**Protocol ({scale} scale).** {sentence(chosen.protocol)}",
         "\n".join(f"- {line}" for line in lines(chosen.grids)),
+        *([_OPEN] if scale == "paper" else []),
     ]
     parts += [f"**{claimant(figure)}.** {sentence(figure.claim)}", f"**Found.** {found(figure, records)}"]
     parts += [reasons(records)] if failures(records) else []
@@ -71,7 +78,7 @@ def found(figure: Figure, records: Sequence[Record]) -> str:
     if not done(records):
         return f"Nothing: {failures(records) or 'no cell is done'}."
     missing = failures(records)
-    words = figure.findings(records)
+    words = f"{figure.findings(records)} {limits(records)}".strip()
     return f"{words} {missing[0].upper()}{missing[1:]}; the figure is drawn from the others." if missing else words
 
 

@@ -253,9 +253,9 @@ def _label(name: str, variant: str, variants: Iterable[str]) -> str:
 
 
 def _sign(records: Iterable[Record]) -> str:
-    """Which error an attack answers for; one that claims signs leaves them open only where it failed."""
+    """Which error an attack answers for."""
     claims = any(outcome_of(record).signs_determined for record in done(records))
-    return "error, signs included" if claims else "error up to sign"
+    return "error, signs included where claimed" if claims else "error up to sign"
 
 
 def _log_axes(axis: Any, title: str, x_label: str, y_label: str, top: float | None = 3.0) -> None:

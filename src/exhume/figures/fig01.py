@@ -9,6 +9,7 @@ from exhume.figures import curves, galleries, style
 from exhume.figures.base import Figure, Scale
 from exhume.figures.findings import method_name, recoveries, thresholds
 from exhume.figures.protocols import FROGS_AND_TRUCKS, below_and_above, descent, exact
+from exhume.figures.statistics import widest
 from exhume.sweep.grid import Grid
 
 if TYPE_CHECKING:
@@ -48,13 +49,7 @@ def _draw(records: Sequence[Record]) -> Drawing:
 
 def _gallery(records: Sequence[Record]) -> Drawing:
     pictures = [record for record in records if record not in _curve(records)] or list(records)
-    return galleries.gallery(_widest(pictures), title="CIFAR-10 from random features: truth, paper's attack, ours")
-
-
-def _widest(records: Sequence[Record]) -> list[Record]:
-    """The cells with the most parameters: at the paper's scale the pictures are those of p = 10dn."""
-    most = max((record.outcome.num_parameters for record in records if record.outcome), default=0)
-    return [record for record in records if record.outcome and record.outcome.num_parameters == most]
+    return galleries.gallery(widest(pictures), title="CIFAR-10 from random features: truth, paper's attack, ours")
 
 
 def _findings(records: Sequence[Record]) -> str:

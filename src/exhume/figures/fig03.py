@@ -37,8 +37,8 @@ FIGURE = Figure(
     claim="Two thresholds for every (d, n): labels are fitted from p = n on, data are reconstructed once p exceeds dn.",
     laptop=Scale(
         "sphere (d, n) = (30, 20) with p from 10 to 20dn and (100, 20) with p from 10 to 10dn, 3 seeds each, descent "
-        "of at most 4,000 and 1,500 steps, exact of at most 8,000 passes; (100, 100) at 0.01 to 5dn, 2 seeds, descent "
-        "of at most 500 steps, exact of at most 3,000 passes",
+        "of at most 4,000 and 1,500 steps, exact of at most 8,000 passes; (100, 100) at 0.01, 0.1, 0.5, 3 and 5dn, 2 "
+        "seeds, descent of at most 500 steps, exact of at most 3,000 passes",
         (*SMALL_LAPTOP, *MIDDLE_LAPTOP, _LARGE_LAPTOP),
         7,
     ),

@@ -10,6 +10,7 @@ from exhume.figures.base import Figure, Scale
 from exhume.figures.findings import method_name
 from exhume.figures.protocols import FROGS_AND_TRUCKS, descent, exact
 from exhume.figures.statistics import done, grouped, of_method, outcome_of
+from exhume.scoring import RECOVERED_BELOW
 from exhume.sweep.grid import Grid
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def signs(records: Sequence[Record]) -> str:
         outcomes = [outcome_of(record) for record in members]
         wrong, found = sum(each.flipped for each in outcomes), sum(each.recovered_up_to_sign for each in outcomes)
         of = sum(each.num_samples for each in outcomes)
-        parts.append(f"{name}: {wrong} of {of} came back as negatives, {found} recovered up to sign")
+        parts.append(f"{name}: {wrong} of {of} came back as negatives, {found} are within {RECOVERED_BELOW} up to sign")
     return "; ".join(parts) + "."
 
 

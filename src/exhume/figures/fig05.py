@@ -9,6 +9,7 @@ from exhume.figures import galleries
 from exhume.figures.base import Figure, Scale
 from exhume.figures.findings import method_name, recoveries
 from exhume.figures.protocols import TINY_IMAGENET, descent, exact
+from exhume.figures.statistics import widest
 from exhume.sweep.grid import Grid
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from exhume.sweep.record import Record
 
-_SIZE = 32
+_SIZE, _FULL_SIZE = 32, 64
 GALLERY_LAPTOP = Grid(
     name="Tiny-ImageNet 32x32, n = 10",
     data={**TINY_IMAGENET, "per_class": 5, "size": _SIZE},
@@ -32,9 +33,9 @@ GALLERY_PAPER = Grid(
 
 
 def pictures(records: Sequence[Record]) -> list[Record]:
-    """The cells of the gallery: those of the widest images."""
-    sizes = [record.cell.data.options.get("size", 64) for record in records]
-    return [record for record, size in zip(records, sizes, strict=True) if size == max(sizes)]
+    """The cells of the gallery: of the largest images those with the most parameters."""
+    sizes = [record.cell.data.options.get("size", _FULL_SIZE) for record in records]
+    return widest([record for record, size in zip(records, sizes, strict=True) if size == max(sizes)])
 
 
 def draw_pictures(records: Sequence[Record]) -> Drawing:
@@ -60,6 +61,6 @@ FIGURE = Figure(
         5_000,
     ),
     gallery=draw_pictures,
-    findings=lambda records: recoveries(records, method_name),
+    findings=lambda records: recoveries(pictures(records), method_name),
     pictures_of="Tiny-ImageNet",
 )

@@ -31,12 +31,12 @@ FIGURE = Figure(
     "ones, for random features on the sphere, two-layer networks and ResNets.",
     claim="Error and residual are large until the last layer has dn weights and then fall together.",
     laptop=Scale(
-        "the cells of Figure 3 with (d, n) = (100, 20) and those of Figure 6",
+        "the cells of Figure 3 with (d, n) = (100, 20) and those of Figure 6 but subspace",
         (*MIDDLE_LAPTOP, TWO_LAYER_LAPTOP, RESNET_LAPTOP),
         7,
     ),
     paper=Scale(
-        "the cells of Figure 3 with (d, n) = (100, 20) and those of Figure 6, 10 seeds",
+        "the cells of Figure 3 with (d, n) = (100, 20) and those of Figure 6 but subspace, 10 seeds",
         (*MIDDLE_PAPER, TWO_LAYER_PAPER, RESNET_PAPER),
         40_000,
     ),

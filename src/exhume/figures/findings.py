@@ -18,12 +18,15 @@ from exhume.figures.statistics import (
     series,
 )
 from exhume.figures.style import name_of
+from exhume.scoring import RECOVERED_BELOW
 
 if TYPE_CHECKING:
     from exhume.sweep.record import Record
 
 # From here on the law lets everything be recovered in practice.
 _COMFORTABLE = 2.0
+# Why a run ended that was not over.
+_LIMITS = ("step_limit", "pass_limit", "time_limit")
 
 
 def thresholds(records: Sequence[Record]) -> str:
@@ -49,25 +52,42 @@ def _advantage(records: Sequence[Record]) -> str:
     if not factors:
         return ""
     if min(factors) > 1:
-        return f" (at least {min(factors):.2g} times smaller)"
-    return f" ({factors[-1]:.2g} times smaller at the largest p, and not smaller everywhere)"
+        return f" (at least {min(factors):.2g} times smaller at these budgets)"
+    if factors[-1] > 1:
+        return f" ({factors[-1]:.2g} times smaller at the largest p, and not smaller everywhere)"
+    return " (not smaller at the largest p)"
+
+
+def limits(records: Sequence[Record]) -> str:
+    """How many runs of each attack were ended by a limit of steps or passes; empty if none was."""
+    parts = []
+    for method, mine in grouped(done(records), method_of).items():
+        ended = sum(outcome_of(record).stop in _LIMITS for record in mine)
+        if ended:
+            parts.append(f"{name_of(method)} in {ended} of {len(mine)} runs")
+    return f"Ended by a limit of steps or passes: {', '.join(parts)}." if parts else ""
 
 
 def recoveries(records: Sequence[Record], by: Callable[[Record], str]) -> str:
-    """How many samples each group of cells recovered, with signs where the attack claims them, and their mean error."""
+    """How many samples each group has within 0.1, with signs where the attack claims them, and their mean error."""
     parts = []
     for name, members in grouped(done(records), by).items():
         outcomes = [outcome_of(record) for record in members]
         found = sum(each.recovered if each.signs_determined else each.recovered_up_to_sign for each in outcomes)
         of = sum(each.num_samples for each in outcomes)
-        parts.append(f"{name}: {found} of {of} recovered, mean error {fmean(e.claimed_error for e in outcomes):.2g}")
+        error = fmean(each.claimed_error for each in outcomes)
+        parts.append(f"{name}: {found} of {of} within {RECOVERED_BELOW}, mean error {error:.2g}")
     return "; ".join(parts) + "."
 
 
-def smallest_solved(records: Sequence[Record]) -> float | None:
-    """The smallest p / (d n) of a grid from which on every run is recovered; None if there is none."""
+def smallest_solved(records: Sequence[Record], x: Callable[[Record], float] | None = None) -> float | None:
+    """The smallest p / (d n) of a grid from which on every run has an error below 1e-3; None if there is none.
+
+    Args:
+        x: another ratio than that of the weights that the attack had.
+    """
     solved: float | None = None
-    groups = grouped(done(records), lambda record: round(outcome_of(record).ratio, 4))
+    groups = grouped(done(records), x or (lambda record: round(outcome_of(record).ratio, 4)))
     for ratio, members in sorted(groups.items(), reverse=True):
         if any(outcome_of(record).claimed_error >= RECOVERED for record in members):
             break
@@ -76,20 +96,28 @@ def smallest_solved(records: Sequence[Record]) -> float | None:
 
 
 def variant_findings(variant: Callable[[Record], str]) -> Callable[[Sequence[Record]], str]:
-    """A findings function: mean errors of each variant and attack from 2dn on, and where exact is solved."""
+    """A findings function: for each variant the p, as it was trained, from which on exact recovers every run."""
 
     def findings(records: Sequence[Record]) -> str:
-        parts = []
+        widest = max((_trained(record) for record in done(records)), default=0.0)
+        solved, means = [], []
         for name, mine in grouped(done(records), variant).items():
-            means = ", ".join(
-                f"{name_of(method)} {_between(series(_far(members), num_parameters, claimed_error).mean)}"
-                for method, members in grouped(mine, method_of).items()
-                if _far(members)
+            first = smallest_solved(of_method(mine, "exact"), _trained)
+            solved.append(f"{name} " + ("nowhere" if first is None else f"from {first:g}dn on"))
+            last = [record for record in mine if _trained(record) == widest]
+            errors = ", ".join(
+                f"{name_of(method)} {fmean(outcome_of(each).claimed_error for each in members):.2g}"
+                for method, members in grouped(last, method_of).items()
             )
-            parts.append(f"{name}: {means}")
-        return f"Mean error with 2dn weights or more: {'; '.join(parts)}."
+            means.append(f"{name} {errors}")
+        return f"Exact is below 1e-3 in every run: {', '.join(solved)}. Mean error at {widest:g}dn: {'; '.join(means)}."
 
     return findings
+
+
+def _trained(record: Record) -> float:
+    """p / (d n) as it was trained, before any pruning."""
+    return record.cell.ratio or outcome_of(record).ratio
 
 
 def method_name(record: Record) -> str:

@@ -68,7 +68,10 @@ def gallery(
     found = rows_of(records, signs, rows or (lambda record: name_of(method_of(record))))
     if not found:
         return _nothing(title)
-    truth = list({_key(picture): picture for row in found for picture in row.truth}.items())[:most]
+    everything = list({_key(picture): picture for row in found for picture in row.truth}.items())
+    truth = everything[:most]
+    if len(truth) < len(everything):
+        title = f"{title} ({len(truth)} of {len(everything)} samples)"
     columns = max(1, min(columns, len(truth)))
     blocks = -(-len(truth) // columns)
     height = 1 + len(found)

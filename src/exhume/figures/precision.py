@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from exhume.figures import curves, style
@@ -64,7 +65,7 @@ def _findings(records: Sequence[Record]) -> str:
     parts = []
     for width, mine in grouped(done(records), _width).items():
         errors = {
-            name: sum(outcome_of(each).error for each in members) / len(members)
+            name: fmean(outcome_of(each).claimed_error for each in members)
             for name, members in grouped(mine, _precision).items()
         }
         parts.append(f"{width}: " + ", ".join(f"{name} {error:.1e}" for name, error in errors.items()))

@@ -125,6 +125,12 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     return min(max(0.0, centre - half), share), max(min(1.0, centre + half), share)
 
 
+def widest(records: Sequence[Record]) -> list[Record]:
+    """The done records with the most parameters."""
+    most = max((outcome_of(record).num_parameters for record in done(records)), default=0)
+    return [record for record in done(records) if outcome_of(record).num_parameters == most]
+
+
 def failures(records: Sequence[Record]) -> str:
     """How many cells failed, in words; empty if none did."""
     failed = sum(record.state == "failed" for record in records)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from exhume.figures import curves, style
 from exhume.figures.base import Figure, Scale
+from exhume.figures.findings import smallest_solved
 from exhume.figures.protocols import sphere
-from exhume.figures.statistics import done, grouped, recovered, share_recovered
+from exhume.figures.statistics import done, grouped, recovered
 from exhume.sweep.grid import Grid
 
 if TYPE_CHECKING:
@@ -56,13 +57,9 @@ def _draw(records: Sequence[Record]) -> Drawing:
 def _findings(records: Sequence[Record]) -> str:
     parts = []
     for name, mine in grouped(done(records), _dimension).items():
-        solved = None
-        for factor, members in sorted(grouped(mine, lambda each: round(_in_subspace(each), 3)).items(), reverse=True):
-            if share_recovered(members) < 1:
-                break
-            solved = factor
+        solved = smallest_solved(mine, lambda record: round(_in_subspace(record), 3))
         whole = "not all at any p" if solved is None else f"all from p = {solved:g} rn on"
-        parts.append(f"{name}: {whole} ({sum(map(recovered, mine))} of {len(mine)} runs recovered)")
+        parts.append(f"{name}: {whole} ({sum(map(recovered, mine))} of {len(mine)} runs below 1e-3)")
     return "; ".join(parts) + "."
 
 

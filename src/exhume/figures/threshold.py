@@ -48,7 +48,7 @@ def _findings(records: Sequence[Record]) -> str:
         by_ratio = sorted(grouped(mine, lambda record: record.cell.ratio or 0.0).items())
         first = next((ratio for ratio, members in by_ratio if share_recovered(members) > 0), None)
         whole = smallest_solved(mine)
-        some = "no run is recovered" if first is None else f"the first success at {first:g}dn"
+        some = "no run is below 1e-3" if first is None else f"the first run below 1e-3 at {first:g}dn"
         parts.append(f"{name}: {some}, " + ("not all at any" if whole is None else f"all from {whole:.3g}dn on"))
     wrong = sum(outcome_of(each).verdict != "failed" and outcome_of(each).error > 0.1 for each in done(records))
     return "; ".join(parts) + f". Called exact or approximate with an error above 0.1: {wrong} runs."

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from exhume import attacks, measures
 from exhume.data import Dataset
+from exhume.errors import InputError
 from exhume.knowledge import Knowledge
 from exhume.reconstruction import Reconstruction
 from exhume.scoring import Score, score
@@ -152,13 +153,14 @@ def released(weights: Tensor, spec: RandomFeaturesSpec) -> Tensor:
 
 
 def _informed(target: Target, spec: AttackSpec, training: Dataset) -> Target:
-    """The target with what the attacker is given besides: the subspace of members and non-members alike."""
+    """The target with what the attacker is given besides: the subspace of the distribution, not of the samples."""
     if "subspace" not in spec.knows:
         return target
-    together = torch.cat([training.inputs, training.non_members]).double()
-    _, sizes, directions = torch.linalg.svd(together, full_matrices=False)
-    basis = directions[sizes > 1e-5 * sizes[0]]
-    return target.with_knowledge(target.knowledge.knowing(subspace=basis.float()))
+    if training.subspace is None:
+        raise InputError(
+            f"knows: subspace, but {training.name} has none; valid: data that have, as sphere with subspace_dim"
+        )
+    return target.with_knowledge(target.knowledge.knowing(subspace=training.subspace))
 
 
 def _attacked(spec: AttackSpec, target: Target, seed: int) -> Reconstruction:
