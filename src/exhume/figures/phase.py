@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _LAPTOP = Grid(
     name="phase diagram, d = 20",
     data=[sphere(20, n) for n in (2, 4, 8, 16, 32)],
-    features=[round(10 * 2 ** (step / 2)) for step in range(17)],
-    attack=[descent(1000), exact(8000)],
+    features=[10, 20, 40, 80, 160, 320, 640, 1280, 2560],
+    attack=[descent(1000), exact(3000)],
     seeds=2,
 )
 _LARGE = Grid(
@@ -60,7 +60,7 @@ FIGURE = Figure(
     claim="The law predicts a border p = dn, a straight line of slope one in logarithms.",
     laptop=Scale(
         "sphere d = 20, n from 2 to 32, p from 10 to 2560, 2 seeds, descent of at most 1,000 steps, exact of at most "
-        "8,000 passes",
+        "3,000 passes",
         (_LAPTOP,),
         5,
     ),
