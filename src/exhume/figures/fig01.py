@@ -69,7 +69,7 @@ FIGURE = Figure(
         "of at most 1,000 steps, exact of at most 4,000 passes; pictures: 16x16 (d = 768), n = 20, p = 4dn, 1 seed, "
         "descent of at most 300 steps",
         (*CURVE_LAPTOP, GALLERY_LAPTOP),
-        6,
+        5,
     ),
     paper=Scale(
         "CIFAR-10 frogs and trucks, 32x32 (d = 3072), n = 100, p from 50 to 10dn = 3,072,000, 4 seeds, descent until "

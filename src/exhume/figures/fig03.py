@@ -40,7 +40,7 @@ FIGURE = Figure(
         "of at most 4,000 and 1,500 steps, exact of at most 8,000 passes; (100, 100) at 0.01, 0.1, 0.5, 3 and 5dn, 2 "
         "seeds, descent of at most 500 steps, exact of at most 3,000 passes",
         (*SMALL_LAPTOP, *MIDDLE_LAPTOP, _LARGE_LAPTOP),
-        7,
+        6,
     ),
     paper=Scale(
         "sphere (d, n) = (30, 20), (100, 20), (100, 100), p from n/2 to 20dn, 10 seeds, descent with step 20 until its "

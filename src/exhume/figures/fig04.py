@@ -84,7 +84,7 @@ FIGURE = Figure(
         "CIFAR-10 frogs and trucks at 8x8 (d = 192), every row of norm sqrt(d), n = 20, p = 5dn, ReLU, 10 seeds, "
         "descent of at most 800 steps, exact of at most 6,000 passes; drawn is the seed with most negatives",
         (laptop_grid("relu"),),
-        3,
+        2,
     ),
     paper=Scale(
         "CIFAR-10 frogs and trucks (d = 3072), n = 100, p = 10dn, ReLU, one seed, descent until its loss is 1e-7",

@@ -52,7 +52,7 @@ FIGURE = Figure(
         "Tiny-ImageNet classes 2 and 116, area-averaged to 32x32 (d = 3072), n = 10, p = 4dn, one seed, descent of at "
         "most 200 steps",
         (GALLERY_LAPTOP,),
-        3,
+        4,
     ),
     paper=Scale(
         "Tiny-ImageNet classes 2 and 116, 64x64 (d = 12,288), n = 20, p = 10dn, one seed, descent with step 8000 until "

@@ -81,7 +81,7 @@ FIGURE = Figure(
         "trained with the stable step; descent of at most 300 steps, exact of at most 3,000 and 1,500 passes, 2 "
         "starts; subspace, which knows the initial weights of both layers, on the two-layer networks",
         (TWO_LAYER_LAPTOP, SUBSPACE_LAPTOP, RESNET_LAPTOP),
-        6,
+        3,
     ),
     paper=Scale(
         "CIFAR-10 (d = 3072), n = 10, two-layer networks on ten classes and ResNets on frogs and trucks, last layers "

@@ -55,7 +55,7 @@ FIGURE = Figure(
         "CIFAR-10 at 16x16 (d = 768), 10 images of each class, n = 100, one-hot labels, 4dn weights in the last layer, "
         "trained with the stable step, one seed, descent of at most 300 steps",
         (laptop_grid(10),),
-        2,
+        5,
     ),
     paper=Scale(
         "CIFAR-10 (d = 3072), 10 images of each class, n = 100, one-hot labels, 4dn weights in the last layer, trained "

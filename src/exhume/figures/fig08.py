@@ -62,7 +62,7 @@ FIGURE = Figure(
         "time of 100,000 steps of 1e-3 with the stable step; descent of at most 1,000 steps, exact of at most 3,000 "
         "and 2,000 passes, the latter with 2 starts",
         (_LOGISTIC_LAPTOP, _CROSS_ENTROPY_LAPTOP),
-        7,
+        2,
     ),
     paper=Scale(
         "logistic: sphere d = n = 100, sign labels, p from 0.01 to 10dn; cross-entropy: two-layer networks on CIFAR-10 "

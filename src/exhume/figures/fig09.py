@@ -33,7 +33,7 @@ FIGURE = Figure(
     laptop=Scale(
         "the cells of Figure 3 with (d, n) = (100, 20) and those of Figure 6 but subspace",
         (*MIDDLE_LAPTOP, TWO_LAYER_LAPTOP, RESNET_LAPTOP),
-        7,
+        4,
     ),
     paper=Scale(
         "the cells of Figure 3 with (d, n) = (100, 20) and those of Figure 6 but subspace, 10 seeds",

@@ -83,7 +83,7 @@ FIGURE = Figure(
         "eta* = 125 (the paper's 2000 per input coordinate), 3 seeds, at most 1,000 steps, exact of at most 4,000 "
         "passes",
         (_LAPTOP,),
-        5,
+        3,
     ),
     paper=Scale(
         "CIFAR-10 frogs and trucks (d = 3072), n = 20, p from 0.01 to 10dn, steps of 1/4 to 4 times eta* = 2000, "

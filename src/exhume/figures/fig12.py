@@ -71,7 +71,7 @@ FIGURE = Figure(
         "CIFAR-10 frogs and trucks at 16x16 (d = 768), n = 10, p = 4dn, 6, 8 and 12 rows, one seed, descent of at most "
         "1,500 steps, exact of at most 3,000 passes; exact also left to find n by itself",
         (_LAPTOP,),
-        3,
+        4,
     ),
     paper=Scale(
         "CIFAR-10 frogs and trucks (d = 3072), n = 50, p = 10dn, 20, 30, 40 (our choice) and 60 rows, descent until "

@@ -55,7 +55,7 @@ FIGURE = Figure(
         "CIFAR-10 at 8x8 (d = 192), three classes, n = 3, one patch, depth 1, 0.25 to 8dn weights in the last layer, "
         "one seed, trained with the stable step, descent of at most 150 steps, exact of at most 800 passes, one start",
         (_LAPTOP,),
-        6,
+        2,
     ),
     paper=Scale(
         "CIFAR-10 (d = 3072), first five classes, n = 5, patches of 16, depth 12 (the paper says akin to ViT-B/16 and "

@@ -47,7 +47,7 @@ FIGURE = Figure(
         "sphere d = 30, n = 20, ridge 0, 0.1, 10 and 1000, p from 0.1 to 10dn, 4 seeds, descent of at most 2,000 "
         "steps, exact of at most 6,000 passes",
         (_LAPTOP,),
-        6,
+        3,
     ),
     paper=Scale(
         "sphere (d, n) = (30, 20), (100, 20), (100, 100), ridge 0, 0.1, 10 and 1000 (the paper's are not given), p "

@@ -54,7 +54,7 @@ FIGURE = Figure(
         "sphere d = 30, n = 20, all weights, half and a quarter of them, p from 0.5 to 20dn before pruning, 4 seeds, "
         "descent of at most 1,500 steps, exact of at most 6,000 passes",
         (_LAPTOP,),
-        6,
+        3,
     ),
     paper=Scale(
         "sphere (d, n) = (30, 20) and (100, 100), shares 1, 0.75, 0.5, 0.25 and 0.1 (the paper's are not given), p "

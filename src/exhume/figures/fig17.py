@@ -15,7 +15,7 @@ FIGURE = Figure(
         "CIFAR-10 at 16x16 (d = 768), 2 images of each class, n = 20, cross-entropy, 4dn weights in the last layer, "
         "trained for the time of 100,000 steps of 1e-3 with the stable step, one seed, descent of at most 300 steps",
         (laptop_grid(2, loss="cross-entropy", max_steps=100_000),),
-        4,
+        2,
     ),
     paper=Scale(
         "CIFAR-10 (d = 3072), 10 images of each class, n = 100, cross-entropy, 4dn weights in the last layer, trained "

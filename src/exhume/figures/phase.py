@@ -62,7 +62,7 @@ FIGURE = Figure(
         "sphere d = 20, n from 2 to 32, p from 10 to 2560, 2 seeds, descent of at most 1,000 steps, exact of at most "
         "3,000 passes",
         (_LAPTOP,),
-        5,
+        1,
     ),
     paper=Scale(
         "sphere d = 50, n from 2 to 128, p from 10 to 20,480, 5 seeds, descent of at most 60,000 steps, exact without "

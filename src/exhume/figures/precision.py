@@ -81,7 +81,7 @@ FIGURE = Figure(
     laptop=Scale(
         "sphere d = 30, n = 20, p = 2, 5 and 20dn, 3 seeds, exact of at most 6,000 passes",
         (_LAPTOP,),
-        4,
+        1,
     ),
     paper=Scale(
         "sphere d = 100, n = 100, p = 3 to 20dn, 10 seeds, exact without a limit of passes",

@@ -72,7 +72,7 @@ FIGURE = Figure(
         f"sphere in a random subspace of r = 5, 10, 20, 40 of d = {_DIM} dimensions, n = {_SAMPLES}, p from 1.25 to "
         "3rn, 3 seeds, subspace given, at most 2 starts",
         _grids(3, _DIMS, _FACTORS),
-        6,
+        3,
     ),
     paper=Scale(
         f"sphere in a random subspace of r = 5 to 40 of d = {_DIM} dimensions, n = {_SAMPLES}, p from 1.1 to 4rn, "

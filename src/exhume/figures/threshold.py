@@ -64,7 +64,7 @@ FIGURE = Figure(
         "sphere (d, n) = (20, 5), (20, 10), (30, 20), (50, 10), p from 1.2 to 2dn, 8 seeds, exact of at most 8,000 "
         "passes",
         (_LAPTOP,),
-        8,
+        7,
     ),
     paper=Scale(
         "sphere (d, n) = (20, 10), (30, 20), (50, 50), (100, 20), (100, 100), p from 1.05 to 3dn, 20 seeds, exact "
