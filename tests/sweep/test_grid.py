@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from exhume.errors import DataError, FileError, InputError
 from exhume.sweep import Cell, Grid
@@ -54,6 +55,34 @@ def test_repeats_are_left_out():
 def test_a_cell_read_back_has_the_same_key():
     for cell in Grid(**SMALL | {"seeds": 3}).cells():
         assert Cell.model_validate(cell.to_json()).key == cell.key
+
+
+def test_the_key_of_a_cell_stays_what_it_was():
+    """Stores hold cells by their keys: another key is another cell, computed anew."""
+    victim = {"kind": "rf", "ridge": 1, "prune": 0.5}
+    attack = {"method": "exact", "max_passes": 100, "knows": ["subspace"]}
+    (cell,) = Grid(data={"name": "sphere", "dim": 7}, victim=victim, ratio=2, attack=attack).cells()
+    assert cell.key == "0771b0c9f0d4227ae1ce"
+
+
+@pytest.mark.parametrize("field", ["seed", "features"])
+def test_truth_values_are_no_numbers_of_a_cell(field):
+    with pytest.raises(ValidationError, match="valid: a number"):
+        Cell.model_validate({"data": {"name": "sphere"}, "attack": "exact", "features": 9, field: True})
+
+
+def test_words_of_yaml_mean_what_they_say(tmp_path):
+    start = "data: sphere\nratio: 2\nattack: "
+    keys = {
+        read(tmp_path, start + attack).cells()[0].key
+        for attack in (
+            '{method: exact, num_samples: "true", knows: [subspace]}',
+            "{method: exact, num_samples: true, knows: [subspace]}",
+            "{method: exact, knows: subspace}",
+        )
+    }
+    assert len(keys) == 1
+    assert read(tmp_path, start + "{method: exact, num_samples: 1}").attack[0].num_samples == 1
 
 
 @given(
@@ -111,6 +140,15 @@ WRONG = [
     ({"attack": ["exact", {"method": "descent", "max_step": 5}]}, ("attack[1].max_step", "max_steps, momentum")),
     ({"attack": {"method": "descent", "max_steps": "few"}}, ("attack", "max_steps", "'few'", "integer")),
     ({"attack": {"method": "exact", "num_samples": 0}}, ("attack.num_samples is 0", "'true'", "'estimate'")),
+    ({"attack": {"method": "exact", "num_samples": False}}, ("attack.num_samples is False", "a number or 'true' or")),
+    ({"attack": {"method": "exact", "max_passes": True}}, ("attack.max_passes is True", "a number")),
+    ({"attack": {"method": "exact", "max_starts": True}}, ("attack: max_starts is True", "a number")),
+    ({"victim": {"prune": True}}, ("victim.prune is True", "a number")),
+    ({"victim": {"ridge": False}}, ("victim.ridge is False", "a number")),
+    ({"victim": {"max_steps": True}}, ("victim.max_steps is True", "a number")),
+    ({"victim": {"kind": "mlp", "step_size": True}}, ("victim.step_size is True", "a number")),
+    ({"victim": {"kind": "mlp", "weight_decay": True}}, ("victim.weight_decay is True", "a number")),
+    ({"attack": {"method": "exact", "knows": "all"}}, ("attack.knows is 'all'", "'subspace'")),
     ({"attack": {"method": "exact", "knows": ["all"]}}, ("attack.knows[0] is 'all'", "'subspace'")),
     ({"seeds": 0}, ("seeds is 0", "at least 1")),
     ({"seeds": [0, -1]}, ("seeds[1] is -1", "greater than or equal to 0")),

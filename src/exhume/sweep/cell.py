@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from exhume import attacks, data, networks
@@ -20,7 +20,17 @@ from exhume.errors import InputError
 # Part of every key: a change of what a cell means makes new keys.
 _SCHEMA = 1
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+def _number(value: Any) -> Any:
+    # True and "3" are numbers to pydantic; in a grid they are slips.
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("valid: a number")
+    return value
+
+
+Number = BeforeValidator(_number)
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), Number]
+Count = Annotated[int, Field(ge=1), Number]
 
 
 class Spec(BaseModel):
@@ -62,10 +72,10 @@ class RandomFeaturesSpec(Spec):
     kind: Literal["rf"] = "rf"
     activation: str = "relu"
     loss: Literal["square", "logistic"] = "square"
-    ridge: Annotated[float, Field(ge=0)] = 0.0
-    max_steps: Annotated[int, Field(ge=1)] = 1_000_000
+    ridge: Annotated[float, Field(ge=0), Number] = 0.0
+    max_steps: Count = 1_000_000
     dtype: Literal["float32", "float64"] = "float32"
-    prune: Annotated[float, Field(gt=0, le=1)] | None = None
+    prune: Annotated[float, Field(gt=0, le=1), Number] | None = None
     prune_method: Literal["obs", "magnitude"] = "obs"
     released: Literal["as trained", "bfloat16", "float16", "int8"] = "as trained"
 
@@ -86,8 +96,8 @@ class NetworkSpec(Spec):
     loss: Literal["square", "logistic", "cross-entropy"] = "square"
     step_size: Positive | None = None
     stable: bool = True
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    max_steps: Annotated[int, Field(ge=1)] = 1_000_000
+    weight_decay: Annotated[float, Field(ge=0), Number] = 0.0
+    max_steps: Count = 1_000_000
     settings: dict[str, Any] = {}
 
     @model_validator(mode="after")
@@ -113,7 +123,7 @@ class AttackSpec(Spec):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     method: str
-    num_samples: Annotated[int, Field(ge=1)] | Literal["true", "estimate"] = "true"
+    num_samples: Count | Literal["true", "estimate"] = "true"
     max_passes: Positive | None = None
     knows: tuple[Literal["subspace"], ...] = ()
 
@@ -122,15 +132,29 @@ class AttackSpec(Spec):
     def _by_name(cls, value: Any) -> Any:
         return {"method": value} if isinstance(value, str) else value
 
+    @field_validator("num_samples", mode="before")
+    @classmethod
+    def _true(cls, value: Any) -> Any:
+        # Without quotation marks YAML reads the word as a truth value.
+        return "true" if value is True else value
+
+    @field_validator("knows", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _known(self) -> AttackSpec:
         if self.method in attacks.ATTACKS:
             valid = [field.name for field in fields(attacks.ATTACKS[self.method])]
             _only(f"{self.method} has no option", self.options, valid)
         try:
-            attacks.build(self.method, self.options)
+            built = attacks.build(self.method, self.options)
         except InputError as error:
             raise ValueError(str(error)) from error
+        for name, value in self.options.items():
+            if isinstance(value, bool) and not isinstance(getattr(built, name), bool):
+                raise ValueError(f"{name} is {value}; valid: a number")
         return self
 
     @property
@@ -150,10 +174,10 @@ class Cell(Spec):
 
     data: DataSpec
     victim: VictimSpec = RandomFeaturesSpec()
-    features: Annotated[int, Field(ge=1)] | None = None
+    features: Count | None = None
     ratio: Positive | None = None
     attack: AttackSpec
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0), Number] = 0
 
     @model_validator(mode="after")
     def _one_width(self) -> Cell:

@@ -52,8 +52,9 @@ def _words(each: ErrorDetails, path: str, model: type[BaseModel]) -> tuple[str, 
         return f"{path}.{context['name']}: ", each["msg"]
     if kind == "value_error":
         message = str(context["error"])
-        start = f"{path} is {_short(each['input'])}; " if message.startswith("valid: ") else f"{path}: " if path else ""
-        return start, message
+        if message.startswith("valid: "):
+            return f"{path} is {_short(each['input'])}; valid: ", message.removeprefix("valid: ")
+        return f"{path}: " if path else "", message
     if kind in ("model_type", "model_attributes_type"):
         return f"{path} is {_short(each['input'])}; valid: ", "a name, or fields and their values"
     valid = each["msg"].removeprefix("Input should be ").removeprefix("a valid ")

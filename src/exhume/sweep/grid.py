@@ -10,26 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from exhume.errors import FileError, InputError
-from exhume.sweep.cell import AttackSpec, Cell, DataSpec, Positive, RandomFeaturesSpec, Spec, VictimSpec
+from exhume.sweep.cell import AttackSpec, Cell, Count, DataSpec, Number, Positive, RandomFeaturesSpec, Spec, VictimSpec
 from exhume.sweep.complaints import complain
 from exhume.sweep.yaml_text import parse
 
 MAX_CELLS = 100_000
 # A grid of the largest size that makes sense is far below this; anything above is some other file.
 _MAX_BYTES = 1_000_000
-
-
-def _number(value: Any) -> Any:
-    # True and "3" are numbers to pydantic; in a grid they are slips.
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("valid: a number")
-    return value
-
-
-Number = BeforeValidator(_number)
 
 
 class Grid(Spec):
@@ -48,8 +38,8 @@ class Grid(Spec):
     name: str = "sweep"
     data: tuple[DataSpec, ...]
     victim: tuple[VictimSpec, ...] = (RandomFeaturesSpec(),)
-    features: tuple[Annotated[int, Field(ge=1), Number], ...] | None = None
-    ratio: tuple[Annotated[Positive, Number], ...] | None = None
+    features: tuple[Count, ...] | None = None
+    ratio: tuple[Positive, ...] | None = None
     attack: tuple[AttackSpec, ...]
     seeds: tuple[Annotated[int, Field(ge=0), Number], ...] = (0,)
 
