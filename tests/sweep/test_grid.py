@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from exhume.errors import DataError, FileError, InputError
+from exhume.errors import FileError, InputError
 from exhume.sweep import Cell, Grid
-from exhume.sweep.preflight import check
 
 SMALL = {"data": "sphere", "ratio": 2, "attack": "exact"}
 
@@ -216,28 +215,3 @@ def test_a_file_that_is_no_grid_is_refused(tmp_path, text, word):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileError, match="cannot read .*none.yaml"):
         Grid.read(tmp_path / "none.yaml")
-
-
-def test_values_that_only_a_loader_or_a_network_can_judge_are_found_before_anything_runs():
-    grid = Grid(
-        data=[{"name": "sphere", "dim": -3}, {"name": "sphere", "dim": 4}, {"name": "sphere", "labels": "odd"}],
-        victim=["rf", "resnet", {"kind": "mlp", "settings": {"first_scale": 0}}],
-        ratio=2,
-        attack="exact",
-    )
-    with pytest.raises(InputError) as caught:
-        check(grid)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "data[0]: dim is -3; valid: a whole number of at least 1"
-    assert lines[1].startswith("victim[1], on sphere: resnet takes pictures")
-    assert lines[2].startswith("victim[2], on sphere: ")
-    assert "first_scale" in lines[2]
-    assert lines[3] == "data[2]: unknown labels 'odd'; valid: real, sign"
-
-
-def test_missing_data_are_an_error_unless_the_cells_run_elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("EXHUME_DATA", str(tmp_path))
-    grid = Grid(**SMALL | {"data": "cifar10"})
-    with pytest.raises(DataError, match="data: CIFAR-10 is not in"):
-        check(grid)
-    check(grid, elsewhere=True)

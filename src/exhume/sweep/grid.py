@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from exhume.errors import FileError, InputError
+from exhume.errors import DataError, FileError, InputError
 from exhume.sweep.cell import AttackSpec, Cell, Count, DataSpec, Number, Positive, RandomFeaturesSpec, Spec, VictimSpec
 from exhume.sweep.complaints import complain
 from exhume.sweep.yaml_text import parse
@@ -112,13 +113,20 @@ class Grid(Spec):
         if len(content) > _MAX_BYTES:
             raise InputError(f"{path} has more than {_MAX_BYTES:,} bytes; a grid is a short YAML file")
         try:
-            fields = parse(content)
-            return cls(**fields)
+            with naming(path):
+                return cls(**parse(content))
         except yaml.YAMLError as error:
             raise InputError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from error
-        except InputError as error:
-            problems = "".join(f"\n  {line}" for line in str(error).splitlines())
-            raise InputError(f"{path} is not a usable grid:{problems}") from None
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Puts the file's name above what is found wrong with its grid."""
+    try:
+        yield
+    except (InputError, DataError) as error:
+        problems = "".join(f"\n  {line}" for line in str(error).splitlines())
+        raise type(error)(f"{path} is not a usable grid:{problems}") from None
 
 
 def _spelled_out(field: str | None, value: Any) -> Any:

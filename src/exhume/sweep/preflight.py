@@ -1,24 +1,33 @@
-"""Before a sweep: data that do not load and networks that cannot be built are found while nothing has run yet."""
+"""Before a sweep: data that do not load and victims that cannot be trained on them are found before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
+
+from torch import Tensor
 
 from exhume.data import Dataset
 from exhume.errors import DataError, InputError
-from exhume.sweep.cell import DataSpec, NetworkSpec
+from exhume.sweep.cell import DataSpec, NetworkSpec, RandomFeaturesSpec
 from exhume.sweep.grid import Grid
+from exhume.training import losses
 from exhume.victims.sizes import features_for, network_for, outputs_for
 
 
 def check(grid: Grid, elsewhere: bool = False) -> None:
-    """Loads every data set and builds every network once; raises one error that names the fields.
+    """Loads every data set, builds every network once, holds losses against labels; one error names the fields.
 
     Args:
         grid: whose names and numbers are right already.
         elsewhere: whether the cells run on other machines, which may have data that are not here.
     """
-    problems: list[str] = []
+    problems = [
+        f"{_place('victim', index, grid.victim)}.{problem}"
+        for index, victim in enumerate(grid.victim)
+        if isinstance(victim, RandomFeaturesSpec)
+        for problem in _square_only(victim)
+    ]
     missing: list[str] = []
     for index, spec in enumerate(grid.data):
         place = _place("data", index, grid.data)
@@ -29,33 +38,66 @@ def check(grid: Grid, elsewhere: bool = False) -> None:
         except DataError as error:
             missing += [] if elsewhere else [f"{place}: {error}"]
         else:
-            problems += _unbuildable(grid, spec, training)
+            problems += _untrainable(grid, spec, training)
     if problems:
         raise InputError("\n".join([*problems, *missing]))
     if missing:
         raise DataError("\n".join(missing))
 
 
-def _unbuildable(grid: Grid, spec: DataSpec, training: Dataset) -> list[str]:
+def _untrainable(grid: Grid, spec: DataSpec, training: Dataset) -> list[str]:
     problems = []
-    widths = grid.features or [
-        features_for(ratio, training.inputs, outputs_for(training.labels)) for ratio in grid.ratio or ()
-    ]
+    labels = _used(training.labels)
+    widths = grid.features or [features_for(ratio, training.inputs, outputs_for(labels)) for ratio in grid.ratio or ()]
     for index, victim in enumerate(grid.victim):
+        place = _place("victim", index, grid.victim)
+        # Random features train every output by itself.
+        about, outputs = labels.flatten(), 1
         if isinstance(victim, NetworkSpec):
             try:
-                network_for(
+                network = network_for(
                     victim.kind,
                     training.inputs,
-                    training.labels,
+                    labels,
                     image_shape=training.picture.shape if training.picture else None,
                     features=min(widths),
                     settings=victim.settings,
                     seed=0,
                 )
             except InputError as error:
-                problems.append(f"{_place('victim', index, grid.victim)}, on {spec.name}: {error}")
+                problems.append(f"{place}, on {spec.name}: {error}")
+                continue
+            about, outputs = labels, network.num_outputs
+        complaint = _complaint(victim.loss, about, outputs)
+        if complaint:
+            offered = get_args(type(victim).model_fields["loss"].annotation)
+            valid = ", ".join(loss for loss in offered if not _complaint(loss, about, outputs)) or "none"
+            problems.append(f"{place}.loss is {victim.loss!r}, on {spec.name}: {complaint}; valid: {valid}")
     return problems
+
+
+def _complaint(loss: str, labels: Tensor, num_outputs: int) -> str:
+    """What a loss has against the labels; empty if nothing."""
+    try:
+        losses.get(loss).targets(labels, num_outputs)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _square_only(victim: RandomFeaturesSpec) -> list[str]:
+    """What random features take with square loss only."""
+    if victim.loss == "square":
+        return []
+    ridge = f"ridge is {victim.ridge:g}; valid with {victim.loss} loss: 0"
+    prune = f"prune_method is {victim.prune_method!r}; valid with {victim.loss} loss: magnitude"
+    pruned = victim.prune is not None and victim.prune_method == "obs"
+    return [*([ridge] if victim.ridge else []), *([prune] if pruned else [])]
+
+
+def _used(labels: Tensor) -> Tensor:
+    """Labels as victims get them: one-hot ones without the columns of classes that have no sample."""
+    return labels if labels.ndim == 1 else labels[:, labels.any(0)]
 
 
 def _place(field: str, index: int, listed: Sequence[object]) -> str:
