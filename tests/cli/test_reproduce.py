@@ -15,6 +15,7 @@ from exhume.figures.statistics import claimed_error, num_parameters, series
 from exhume.sweep import experiment
 from exhume.sweep.grid import Grid
 from exhume.sweep.run import SweepProgress
+from exhume.sweep.store import Store
 
 SPHERE = {"name": "sphere", "dim": 10, "samples": 2}
 
@@ -47,11 +48,12 @@ class Here:
     def __init__(self):
         self.computed, self.stop_at, self.broken = [], None, False
 
-    def __call__(self, cells, store, *, sweep, progress, retry_failed, scheduler, workers):
-        store.register(sweep, cells)
+    def __call__(self, cells, store, *, sweep, parts, progress, retry_failed, scheduler, workers):
+        for name, members in {**parts, sweep: cells}.items():
+            store.register(name, members)
         if retry_failed:
             store.retry(sweep)
-        for cell in store.waiting(sweep):
+        for cell in [record.cell for record in store.records(sweep) if record.state == "waiting"]:
             if len(self.computed) == self.stop_at:
                 raise KeyboardInterrupt
             self.computed.append(cell.key)
@@ -91,7 +93,8 @@ def test_shared_cells_are_computed_once_and_each_figure_is_published_when_it_is_
 ):
     here.stop_at = 2  # the first figure has two cells
     code, _, err = exhume_command("reproduce", "all", "--out", tmp_path)
-    assert code != 0
+    assert code == 130
+    assert err.endswith("interrupted: 2 of 4 cells are done; run again to go on\n")
     assert "fig1-laptop.png" in files_of(tmp_path)
     assert "fig2-laptop.png" not in files_of(tmp_path)
     assert f"fig1: {tmp_path / 'fig1-laptop.png'}" in err
@@ -114,6 +117,13 @@ def test_a_killed_run_goes_on_and_leaves_the_same_files(exhume_command, registry
     exhume_command("reproduce", "1", "fig2", "beyond", "--out", tmp_path / "again", "--store", store)
     assert files_of(tmp_path / "again") == before
     assert len(here.computed) == 4
+
+
+def test_a_store_that_another_run_is_writing_to_is_left_as_it_is(exhume_command, registry, tmp_path):
+    with Store(tmp_path / "reproduce.sqlite") as store, store.locked():
+        code, _, err = exhume_command("reproduce", "fig1", "--out", tmp_path)
+        assert (code, store.sweeps()) == (2, [])
+    assert "another run is writing" in err
 
 
 def test_failed_cells_end_with_code_1_and_may_be_tried_again(exhume_json, registry, here, tmp_path):
@@ -203,6 +213,8 @@ def test_the_page_is_written_from_the_store(exhume_command, exhume_json, registr
         (("fig1", "--scale", "huge"), "unknown scale 'huge'; valid: laptop, paper"),
         (("depths", "--scale", "paper"), "depths has no scale 'paper'; valid: laptop"),
         (("page", "--store", "nowhere.sqlite"), "nowhere.sqlite"),
+        (("fig1", "--workers", "0"), "workers is 0; valid: a whole number of at least 1"),
+        (("fig1", "--scheduler", "garbage"), "scheduler is 'garbage'; valid: an address"),
     ],
 )
 def test_bad_words_are_one_error_and_exit_code_2(

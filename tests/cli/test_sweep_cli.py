@@ -80,7 +80,8 @@ def test_what_is_wrong_is_named_before_anything_is_written(grid, exhume_command,
     assert f"{grid} is not a usable grid:\n  ratio[1] is -8; valid: greater than 0\n  attack[1].max_step: " in err
     grid.write_text(GRID.replace("samples: 2", "samples: 0"))
     code, _, err = exhume_command("sweep", "run", grid)
-    assert (code, err) == (2, "error: data: samples is 0; valid: a whole number of at least 1\n")
+    complaint = "data: samples is 0; valid: a whole number of at least 1"
+    assert (code, err) == (2, f"error: {grid} is not a usable grid:\n  {complaint}\n")
     assert [path.name for path in tmp_path.iterdir()] == ["grid.yaml"]
 
 
@@ -96,6 +97,7 @@ def test_files_that_are_not_there_or_not_stores_are_named(grid, exhume_command, 
         code, out, err = exhume_command("sweep", *words)
         assert (code, out) == (2, "")
         assert message in err
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.yaml"]
     (tmp_path / "text.sqlite").write_text("x" * 5000)
     code, _, err = exhume_command("sweep", "status", tmp_path / "text.sqlite")
     assert code == 2
@@ -127,6 +129,15 @@ def test_an_interrupted_run_says_how_to_go_on(grid, run, exhume_command, monkeyp
     monkeypatch.setattr(command, "run_sweep", run_sweep)
     (swept,) = run(grid)[1]["sweeps"]
     assert (swept["done"], swept["computed_twice"]) == (4, 0)
+
+
+def test_an_interruption_before_the_first_cell_is_told_too(grid, exhume_command, monkeypatch, in_process_scheduler):
+    def interrupted(cells, store, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_sweep", interrupted)
+    code, _, err = exhume_command("sweep", "run", grid, "--scheduler", in_process_scheduler)
+    assert (code, err) == (130, "interrupted: no cell is done; run again to go on\n")
 
 
 def test_every_command_has_an_example(exhume_command):

@@ -54,7 +54,7 @@ def is_intact(path):
 
 
 def test_new_cells_wait_in_the_order_of_the_sweep(store):
-    assert [cell.key for cell in store.waiting("a")] == KEYS
+    assert [record.cell.key for record in store.records("a")] == KEYS
     assert states(store) == ["waiting"] * 6
     assert store.records("a")[0].cell == CELLS[0]
 
@@ -204,8 +204,10 @@ def test_a_full_disk_is_an_error_and_the_store_stays_intact(store, path):
     with Store(path) as again:
         done = states(again).count("done")
         assert 1 <= done < 6
-        for cell in again.waiting("a"):  # there is room again
-            assert again.finish(cell.key, fake_experiments.with_big_pictures(cell), seconds=1)
+        for record in again.records("a"):  # there is room again
+            if record.state == "waiting":
+                finished = fake_experiments.with_big_pictures(record.cell)
+                assert again.finish(record.cell.key, finished, seconds=1)
         assert again.counts("a").done == 6
 
 

@@ -98,6 +98,12 @@ def test_cells_that_sweeps_share_are_computed_once(run, store):
     assert store._database.read(started) == [(12, 12)]
 
 
+def test_parts_of_a_sweep_are_sweeps_of_their_own(run, store):
+    cells = cells_of()
+    assert run(cells, parts={"b": cells[:1], "c": cells[1:]}).done == 4
+    assert (store.counts("b").done, store.counts("c").done) == (1, 3)
+
+
 def test_failed_cells_are_kept_and_retried_on_request_only(run, store):
     counts = run(cells_of(), fake_experiments.odd_seeds_fail)
     assert (counts.done, counts.failed) == (2, 2)
@@ -106,6 +112,20 @@ def test_failed_cells_are_kept_and_retried_on_request_only(run, store):
     assert (counts.failed, counts.started) == (2, 4)
     counts = run(cells_of(), retry_failed=True)
     assert (counts.done, counts.failed, counts.started, counts.computed_twice) == (4, 0, 6, 0)
+
+
+def test_a_run_that_cannot_start_leaves_failed_cells_and_their_errors(run, store, monkeypatch):
+    monkeypatch.setattr(cluster, "_ANSWER", 0.5)
+    run(cells_of(2), fake_experiments.odd_seeds_fail)
+    for where in ({"scheduler": "tcp://127.0.0.1:9"}, {"scheduler": "garbage"}, {"scheduler": None, "workers": 0}):
+        with pytest.raises(InputError, match="scheduler|workers"):
+            run(cells_of(2), retry_failed=True, **where)
+        assert store.records("a")[1].error == "InputError: seed is 1; valid: even ones"
+    run(cells_of(2), retry_failed=True)
+    retried = store._database.read("SELECT detail FROM events WHERE event = 'retried'")
+    assert retried == [("InputError: seed is 1; valid: even ones",)]
+    with pytest.raises(InputError, match="workers is 0"):  # also if nothing waits
+        run(cells_of(2), scheduler=None, workers=0)
 
 
 def test_an_error_that_no_one_foresaw_is_kept_with_its_traceback(run, store):

@@ -12,14 +12,15 @@ import typer
 
 from exhume import figures as registry
 from exhume.cli.render import Json, show
-from exhume.cli.sweep_progress import sweep_progress_of
+from exhume.cli.sweep_progress import interruptible, sweep_progress_of
 from exhume.errors import InputError
 from exhume.figures import Figure, Scale, caption
 from exhume.figures import page as results
 from exhume.figures.output import Published
-from exhume.figures.run import data_of, expected_minutes, require_data
+from exhume.figures.run import data_of, expected_minutes, require_data, sweep_of
 from exhume.figures.run import reproduce as run
 from exhume.sweep.store import Store
+from exhume.sweep.workplace import check_workplace
 
 _WIDTH = 110  # letters in a line of the list
 _FOLDER, _STORE, _PAGE = Path("figs"), "reproduce.sqlite", Path("docs/reproduction.md")
@@ -60,6 +61,7 @@ def reproduce(
     elif figures == ["page"]:
         _page(store or _FOLDER / _STORE, out or _PAGE, json)
     else:
+        check_workplace(scheduler, workers)
         folder = out or _FOLDER
         chosen, left_out = _chosen(figures, scale)
         if scheduler is None:
@@ -98,7 +100,8 @@ def _chosen(names: Sequence[str], scale: str) -> tuple[list[Figure], list[str]]:
 
 def _run(chosen: Sequence[Figure], scale: str, store: Path, folder: Path, **options: Any) -> list[Published]:
     label = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} figures"
-    with Store(store) as opened, sweep_progress_of(f"{label}, {scale}") as update:
+    told = sweep_progress_of(f"{label}, {scale}")
+    with Store(store) as opened, interruptible(opened, sweep_of(scale)), told as update:
         return run(chosen, scale, opened, folder, progress=update, announce=_announce, **options)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,20 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from exhume.cli.render import Json, show
-from exhume.cli.sweep_progress import sweep_progress_of
+from exhume.cli.sweep_progress import interruptible, sweep_progress_of
 from exhume.errors import InputError
 from exhume.sweep.export import write
-from exhume.sweep.grid import Grid
+from exhume.sweep.grid import Grid, naming
 from exhume.sweep.preflight import check
 from exhume.sweep.record import Counts, Record
 from exhume.sweep.run import run_sweep
 from exhume.sweep.store import Store
 from exhume.sweep.summary import Line, summarise
+from exhume.sweep.workplace import check_workplace
 
 # Failed cells that are listed at most; all of them are in the export.
 _MOST_FAILURES = 20
 _YAML = (".yaml", ".yml")
-_INTERRUPTED = 130
 
 app = typer.Typer(no_args_is_help=True, help="Run grids of experiments.")
 
@@ -51,24 +50,21 @@ def run(
 
     Example: exhume sweep run grid.yaml --workers 2
     """
+    check_workplace(scheduler, workers)
     read, path = Grid.read(grid), store or _beside(grid)
-    check(read, elsewhere=scheduler is not None)
+    with naming(grid):
+        check(read, elsewhere=scheduler is not None)
     with Store(path) as opened:
-        try:
-            with sweep_progress_of(read.name) as update:
-                counts = run_sweep(
-                    read.cells(),
-                    opened,
-                    sweep=read.name,
-                    scheduler=scheduler,
-                    workers=workers,
-                    retry_failed=retry_failed,
-                    progress=update,
-                )
-        except KeyboardInterrupt:
-            counts = opened.counts(read.name)
-            print(f"interrupted: {counts.done} of {counts.total} cells are done; run again to go on", file=sys.stderr)
-            raise typer.Exit(_INTERRUPTED) from None
+        with interruptible(opened, read.name), sweep_progress_of(read.name) as update:
+            counts = run_sweep(
+                read.cells(),
+                opened,
+                sweep=read.name,
+                scheduler=scheduler,
+                workers=workers,
+                retry_failed=retry_failed,
+                progress=update,
+            )
         _show([_Swept(read.name, counts, opened.records(read.name))], path, json)
     if counts.failed:
         raise typer.Exit(1)

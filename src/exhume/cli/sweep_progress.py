@@ -7,14 +7,30 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from exhume.sweep.run import Progress as Report
 from exhume.sweep.run import SweepProgress
+from exhume.sweep.store import Store
 
 # Seconds between lines of progress where there is no terminal to redraw.
 _PLAIN_EVERY = 30.0
+_INTERRUPTED = 130
+
+
+@contextmanager
+def interruptible(store: Store, sweep: str) -> Iterator[None]:
+    """Ends the command on Ctrl-C with a line that says how far the sweep is."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        # It may have come before the sweep was registered.
+        counts = store.counts(sweep) if sweep in store.sweeps() else None
+        far = f"{counts.done} of {counts.total} cells are done" if counts else "no cell is done"
+        print(f"interrupted: {far}; run again to go on", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 @contextmanager

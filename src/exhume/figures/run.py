@@ -38,8 +38,6 @@ def reproduce(
     if scheduler is None:
         require_data(figures, scale)
     cells = {figure.name: figure.scale(scale).cells() for figure in figures}
-    for figure in figures:
-        store.register(figure.sweep(scale), cells[figure.name])
     written: dict[str, Published] = {}
 
     def publish_complete() -> None:
@@ -59,7 +57,8 @@ def reproduce(
     run_sweep(
         union,
         store,
-        sweep=f"reproduce-{scale}",
+        sweep=sweep_of(scale),
+        parts={figure.sweep(scale): cells[figure.name] for figure in figures},
         scheduler=scheduler,
         workers=workers,
         retry_failed=retry_failed,
@@ -67,6 +66,11 @@ def reproduce(
     )
     publish_complete()
     return [written[figure.name] for figure in figures]
+
+
+def sweep_of(scale: str) -> str:
+    """The name of the one sweep over all figures that are run together."""
+    return f"reproduce-{scale}"
 
 
 def require_data(figures: Iterable[Figure], scale: str) -> None:

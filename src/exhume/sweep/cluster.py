@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from distributed.utils import silence_logging_cmgr
 
 from exhume.errors import ExhumeError, InputError
 from exhume.sweep.work import versions
+from exhume.sweep.workplace import check_workplace
 
 # Seconds within which a scheduler must answer, and then have a worker.
 _ANSWER = 5
@@ -51,8 +51,7 @@ class Workforce:
 @contextmanager
 def workforce(scheduler: str | None = None, workers: int | None = None) -> Iterator[Workforce]:
     """The workers of a scheduler, or `workers` processes (as many as cores) that end with the block."""
-    if scheduler is not None and workers is not None:
-        raise InputError(f"workers is {workers}, but those of {scheduler} are started elsewhere; give one of the two")
+    check_workplace(scheduler, workers)
     with _embedded(workers) if scheduler is None else _elsewhere(scheduler) as found:
         yield found
 
@@ -60,8 +59,6 @@ def workforce(scheduler: str | None = None, workers: int | None = None) -> Itera
 @contextmanager
 def _embedded(workers: int | None) -> Iterator[Workforce]:
     count = cores() if workers is None else workers
-    if count < 1:
-        raise InputError(f"workers is {count}; valid: a whole number of at least 1")
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     settings = {
         "distributed.deploy.lost-worker-timeout": _RESTART,
@@ -107,8 +104,6 @@ def _interrupts_waiting() -> Iterator[list[int]]:
 
 @contextmanager
 def _elsewhere(scheduler: str) -> Iterator[Workforce]:
-    if not re.fullmatch(r"(tcp|tls)://.+:\d+", scheduler):
-        raise InputError(f"scheduler is {scheduler!r}; valid: an address such as tcp://127.0.0.1:8786")
     try:
         client = Client(scheduler, timeout=_ANSWER, set_as_default=False)
     except (OSError, ValueError) as error:

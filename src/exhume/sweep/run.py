@@ -10,7 +10,7 @@ import queue
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from exhume.sweep.outcome import Finished
 from exhume.sweep.record import Counts
 from exhume.sweep.store import Store
 from exhume.sweep.time_left import TimeLeft
+from exhume.sweep.workplace import check_workplace
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -62,6 +63,7 @@ def run_sweep(
     store: Store,
     *,
     sweep: str,
+    parts: Mapping[str, Iterable[Cell]] | None = None,
     scheduler: str | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -74,22 +76,27 @@ def run_sweep(
         cells: of the sweep; those that are done, or failed before, are left as they are.
         store: that the outcomes go to.
         sweep: the name of the sweep; these cells are then its cells.
+        parts: sweeps with some of these cells, by name; they are registered with it, while no other run can write.
         scheduler: address of a Dask scheduler; None starts processes on this machine.
         workers: how many processes; None takes as many as there are cores.
         progress: called when something happens, and at least every second or so.
         experiment: what is run for a cell; a function that workers can import.
         retry_failed: whether to try the failed cells of this sweep again.
     """
+    check_workplace(scheduler, workers)
     with store.locked():
-        store.register(sweep, cells)
+        for name, members in {**(parts or {}), sweep: cells}.items():
+            store.register(name, members)
         store.lose_unfinished()
-        if retry_failed:
-            store.retry(sweep)
-        if store.counts(sweep).waiting:
+        before = store.counts(sweep)
+        if before.waiting or (retry_failed and before.failed):
             # Imported only here: Dask takes its time, and a finished sweep has no use for it.
             from exhume.sweep.cluster import workforce
 
             with workforce(scheduler, workers) as found:
+                # Not before there are workers: a run that cannot start leaves the errors where they are.
+                if retry_failed:
+                    store.retry(sweep)
                 _Run(found, store, sweep, experiment, progress or (lambda _: None)).to_the_end()
         return store.counts(sweep)
 

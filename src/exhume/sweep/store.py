@@ -61,10 +61,6 @@ class Store:
         """The names of all sweeps."""
         return [name for (name,) in self._database.read("SELECT DISTINCT sweep FROM members ORDER BY sweep")]
 
-    def waiting(self, sweep: str) -> list[Cell]:
-        """The cells of a sweep that are still to be computed, in its order."""
-        return [record.cell for record in self.records(sweep) if record.state == "waiting"]
-
     def records(self, sweep: str | None = None, keys: Iterable[str] | None = None) -> list[Record]:
         """The records of a sweep in its order, or of all cells; or only those with these keys."""
         if sweep is None:
@@ -117,12 +113,12 @@ class Store:
         return self._end(key, "failed", row)
 
     def retry(self, sweep: str) -> int:
-        """Lets the failed cells of a sweep wait again; returns how many."""
-        failed = [record.cell.key for record in self.records(sweep) if record.state == "failed"]
+        """Lets the failed cells of a sweep wait again; returns how many. The event keeps the error."""
+        failed = [(record.cell.key, record.error) for record in self.records(sweep) if record.state == "failed"]
         with self._database.transaction() as connection:
-            for key in failed:
+            for key, error in failed:
                 connection.execute("UPDATE cells SET state = 'waiting', error = NULL WHERE key = ?", (key,))
-                _insert_event(connection, key, "retried", None)
+                _insert_event(connection, key, "retried", error)
         return len(failed)
 
     def counts(self, sweep: str) -> Counts:
