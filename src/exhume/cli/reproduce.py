@@ -19,6 +19,7 @@ from exhume.figures import page as results
 from exhume.figures.output import Published
 from exhume.figures.run import data_of, expected_minutes, require_data, sweep_of
 from exhume.figures.run import reproduce as run
+from exhume.sweep.duration import duration
 from exhume.sweep.store import Store
 from exhume.sweep.workplace import check_workplace
 
@@ -147,7 +148,7 @@ def _entry(figure: Figure) -> str:
 
 
 def _minutes(scale: Scale) -> str:
-    return caption.duration(60 * scale.minutes)
+    return duration(60 * scale.minutes)
 
 
 def _entry_json(figure: Figure) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def _entry_json(figure: Figure) -> dict[str, Any]:
 def _table(published: Sequence[Published], left_out: Sequence[str], scale: str) -> str:
     lines = [f"{'figure':<20} {'cells':>6} {'failed':>6} {'computing':>10}  files"]
     for each in published:
-        time = caption.duration(each.seconds)
+        time = duration(each.seconds)
         lines.append(f"{each.name:<20} {each.cells:>6} {each.failed:>6} {time:>10}  {each.files[0]}")
         lines += [f"{'':<46} {path.name}" for path in each.files[1:]]
     if left_out:

@@ -11,6 +11,7 @@ import typer
 from exhume.cli.render import Json, show
 from exhume.cli.sweep_progress import interruptible, sweep_progress_of
 from exhume.errors import InputError
+from exhume.sweep.duration import duration
 from exhume.sweep.export import write
 from exhume.sweep.grid import Grid, naming
 from exhume.sweep.preflight import check
@@ -117,7 +118,7 @@ class _Swept:
     def text(self) -> str:
         counts = self.counts
         head = f"{self.name}: {counts.done} of {counts.total} cells done, {counts.failed} failed"
-        head += f", {counts.waiting} waiting, {_duration(counts.seconds)} of computing"
+        head += f", {counts.waiting} waiting, {duration(counts.seconds)} of computing"
         lost = f"{counts.lost} times a worker or a run ended before its cell did" if counts.lost else ""
         failures = [
             f"failed: {each.cell.title}: {(each.error or '').partition(chr(10))[0]}"
@@ -150,13 +151,6 @@ def _table(lines: Sequence[Line]) -> str:
 
 def _word(value: Any) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 def _beside(grid: Path) -> Path:

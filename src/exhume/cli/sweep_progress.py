@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from exhume.sweep.duration import duration
 from exhume.sweep.run import Progress as Report
 from exhume.sweep.run import SweepProgress
 from exhume.sweep.store import Store
@@ -73,9 +74,5 @@ def _plain_lines(label: str) -> Report:
 
 def _more(event: SweepProgress) -> str:
     failed = f", {event.failed} failed" if event.failed else ""
-    left = "" if event.seconds_left is None else f", about {_time(event.seconds_left)} left"
+    left = "" if event.seconds_left is None else f", about {duration(event.seconds_left)} left"
     return f"{failed}, {event.running} under way{left}"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

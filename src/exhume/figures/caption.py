@@ -9,6 +9,7 @@ from exhume.figures.base import Figure
 from exhume.figures.findings import limits
 from exhume.figures.statistics import done, failures
 from exhume.sweep.cell import Spec
+from exhume.sweep.duration import duration
 from exhume.sweep.grid import Grid
 from exhume.sweep.record import Record
 
@@ -114,14 +115,6 @@ def seconds(records: Iterable[Record]) -> float:
     return round(sum(record.seconds or 0.0 for record in records), 1)
 
 
-def duration(spent: float) -> str:
-    """A time in the unit that suits it."""
-    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        if spent < most:
-            return f"{_short(spent / length)} {unit}"
-    return f"{_short(spent / 86_400)} days"
-
-
 def finished_at(records: Iterable[Record]) -> str | None:
     """When the last cell was finished, in UTC."""
     times = [record.finished_at for record in records if record.finished_at is not None]
@@ -135,10 +128,6 @@ def versions(records: Iterable[Record]) -> dict[str, list[str]]:
         for name, number in record.versions.items():
             found.setdefault(name, set()).add(number)
     return {name: sorted(numbers) for name, numbers in sorted(found.items())}
-
-
-def _short(number: float) -> str:
-    return f"{number:.1f}".removesuffix(".0") if number < 10 else f"{number:,.0f}"
 
 
 def _run(record: Record) -> dict[str, Any]:

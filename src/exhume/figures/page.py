@@ -19,6 +19,7 @@ from exhume.figures.output import drawings_of, save
 from exhume.figures.statistics import method_of
 from exhume.figures.style import figure as sheet
 from exhume.figures.style import legend_below, name_of
+from exhume.sweep.duration import duration
 from exhume.sweep.record import Record
 from exhume.sweep.store import Store
 
@@ -125,7 +126,7 @@ def _contents(complete: dict[str, list[Record]]) -> str:
             rows.append(f"| {link} | {_cell(_first(figure.claim))} | not run yet | | |")
             continue
         found = textwrap.shorten(_first(caption.found(figure, records)), _ONE_LINE, placeholder=" ...")
-        time = caption.duration(caption.seconds(records))
+        time = duration(caption.seconds(records))
         rows.append(f"| {link} | {_cell(_first(figure.claim))} | {_cell(found)} | {len(records)} | {time} |")
     return "\n".join(rows)
 
@@ -154,7 +155,7 @@ def _absent(figure: Figure) -> str:
 def _protocols(figure: Figure) -> str:
     rows = ["| scale | protocol | expected on two cores |", "|---|---|---|"]
     for name, scale in figure.scales().items():
-        rows.append(f"| {name} | {_cell(caption.sentence(scale.protocol))} | {caption.duration(60 * scale.minutes)} |")
+        rows.append(f"| {name} | {_cell(caption.sentence(scale.protocol))} | {duration(60 * scale.minutes)} |")
     return "\n".join(rows)
 
 
