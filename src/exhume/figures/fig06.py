@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from exhume.figures.base import Figure, Scale
 from exhume.figures.panels import threshold_drawing, threshold_findings
@@ -13,22 +13,27 @@ if TYPE_CHECKING:
     from exhume.sweep.record import Record
 
 _PAPER_TRAINING = {"stable": False}
+_TWO_LAYER_LAPTOP: dict[str, Any] = {
+    "data": {**TEN_CLASSES, "per_class": 1, "size": 16},
+    "victim": {"kind": "two-layer"},
+    "ratio": [0.1, 0.5, 1, 2, 4, 8],
+    "seeds": 3,
+}
+_TWO_LAYER_PAPER: dict[str, Any] = {
+    "data": {**TEN_CLASSES, "per_class": 1},
+    "victim": {"kind": "two-layer", **_PAPER_TRAINING},
+    "ratio": [0.01, 0.1, 0.5, 1, 2, 4, 10],
+    "seeds": 10,
+}
+_SUBSPACE = {"method": "subspace"}
 TWO_LAYER_LAPTOP = Grid(
     name="two-layer, CIFAR-10 16x16, n = 10",
-    data={**TEN_CLASSES, "per_class": 1, "size": 16},
-    victim={"kind": "two-layer"},
-    ratio=[0.1, 0.5, 1, 2, 4, 8],
     attack=[descent(300), exact(3000, max_starts=2)],
-    seeds=3,
+    **_TWO_LAYER_LAPTOP,
 )
-SUBSPACE_LAPTOP = Grid(
-    name="two-layer, CIFAR-10 16x16, n = 10, subspace",
-    data={**TEN_CLASSES, "per_class": 1, "size": 16},
-    victim={"kind": "two-layer"},
-    ratio=[0.1, 0.5, 1, 2, 4, 8],
-    attack={"method": "subspace"},
-    seeds=3,
-)
+_SUBSPACE_LAPTOP = Grid(name="two-layer, CIFAR-10 16x16, n = 10, subspace", attack=_SUBSPACE, **_TWO_LAYER_LAPTOP)
+TWO_LAYER_PAPER = Grid(name="two-layer, CIFAR-10, n = 10", attack=[descent(), exact()], **_TWO_LAYER_PAPER)
+_SUBSPACE_PAPER = Grid(name="two-layer, CIFAR-10, n = 10, subspace", attack=_SUBSPACE, **_TWO_LAYER_PAPER)
 RESNET_LAPTOP = Grid(
     name="ResNet, CIFAR-10 8x8, n = 4",
     data={**FROGS_AND_TRUCKS, **CHANNELS, "per_class": 2, "size": 8},
@@ -36,22 +41,6 @@ RESNET_LAPTOP = Grid(
     ratio=[0.25, 0.5, 1, 2, 4, 8],
     attack=[descent(300), exact(1500, max_starts=2)],
     seeds=2,
-)
-_SUBSPACE_PAPER = Grid(
-    name="two-layer, CIFAR-10, n = 10, subspace",
-    data={**TEN_CLASSES, "per_class": 1},
-    victim={"kind": "two-layer", **_PAPER_TRAINING},
-    ratio=[0.01, 0.1, 0.5, 1, 2, 4, 10],
-    attack={"method": "subspace"},
-    seeds=10,
-)
-TWO_LAYER_PAPER = Grid(
-    name="two-layer, CIFAR-10, n = 10",
-    data={**TEN_CLASSES, "per_class": 1},
-    victim={"kind": "two-layer", **_PAPER_TRAINING},
-    ratio=[0.01, 0.1, 0.5, 1, 2, 4, 10],
-    attack=[descent(), exact()],
-    seeds=10,
 )
 RESNET_PAPER = Grid(
     name="ResNet, CIFAR-10, n = 10",
@@ -80,7 +69,7 @@ FIGURE = Figure(
         "CIFAR-10; two-layer: 16x16 (d = 768), ten classes, n = 10, 3 seeds; ResNet: 8x8 (d = 192), n = 4, 2 seeds; "
         "trained with the stable step; descent of at most 300 steps, exact of at most 3,000 and 1,500 passes, 2 "
         "starts; subspace, which knows the initial weights of both layers, on the two-layer networks",
-        (TWO_LAYER_LAPTOP, SUBSPACE_LAPTOP, RESNET_LAPTOP),
+        (TWO_LAYER_LAPTOP, _SUBSPACE_LAPTOP, RESNET_LAPTOP),
         3,
     ),
     paper=Scale(
