@@ -1,4 +1,4 @@
-"""Experiments that cost nothing, for tests of what is around them; workers import them by name."""
+"""Cells, and experiments on them that cost nothing, for tests of what is around them; workers import them by name."""
 
 import os
 import signal
@@ -8,10 +8,14 @@ from pathlib import Path
 import torch
 
 from exhume.errors import InputError
-from exhume.sweep import Finished, Outcome
+from exhume.sweep import Finished, Grid, Outcome
 
 # Where `marked` leaves a line for each start and each end.
 JOURNAL = "EXHUME_TEST_JOURNAL"
+
+
+def cells_of(seeds=4, ratio=2):
+    return Grid(data="sphere", ratio=ratio, attack="exact", seeds=seeds).cells()
 
 
 def outcome(cell, **changes):
