@@ -30,7 +30,8 @@ _RECOGNISABLE = 0.5
 
 def run(cell: Cell) -> Finished:
     """Runs a cell from its data to its numbers."""
-    training = _with_used_columns(cell.data.load(cell.seed))
+    training = cell.data.load(cell.seed)
+    training = replace(training, labels=used_labels(training.labels))
     started = time.perf_counter()
     target, training_loss, drift = victim_of(cell, training)
     trained = time.perf_counter()
@@ -171,11 +172,9 @@ def _attacked(spec: AttackSpec, target: Target, seed: int) -> Reconstruction:
     return attacks.reconstruct(target, count, spec.method, seed, allow_underdetermined=True, **budget, **spec.options)
 
 
-def _with_used_columns(training: Dataset) -> Dataset:
-    """One-hot labels without the columns of classes that have no sample: as many outputs as classes."""
-    if training.labels.ndim == 1:
-        return training
-    return replace(training, labels=training.labels[:, training.labels.any(0)])
+def used_labels(labels: Tensor) -> Tensor:
+    """Labels as victims get them: one-hot ones without the columns of classes that have no sample."""
+    return labels if labels.ndim == 1 else labels[:, labels.any(0)]
 
 
 def _flipped(judged: Score) -> int:

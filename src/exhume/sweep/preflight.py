@@ -10,6 +10,7 @@ from torch import Tensor
 from exhume.data import Dataset
 from exhume.errors import DataError, InputError
 from exhume.sweep.cell import DataSpec, NetworkSpec, RandomFeaturesSpec
+from exhume.sweep.experiment import used_labels
 from exhume.sweep.grid import Grid
 from exhume.training import losses
 from exhume.victims.sizes import features_for, network_for, outputs_for
@@ -47,7 +48,7 @@ def check(grid: Grid, elsewhere: bool = False) -> None:
 
 def _untrainable(grid: Grid, spec: DataSpec, training: Dataset) -> list[str]:
     problems = []
-    labels = _used(training.labels)
+    labels = used_labels(training.labels)
     widths = grid.features or [features_for(ratio, training.inputs, outputs_for(labels)) for ratio in grid.ratio or ()]
     for index, victim in enumerate(grid.victim):
         place = _place("victim", index, grid.victim)
@@ -93,11 +94,6 @@ def _square_only(victim: RandomFeaturesSpec) -> list[str]:
     prune = f"prune_method is {victim.prune_method!r}; valid with {victim.loss} loss: magnitude"
     pruned = victim.prune is not None and victim.prune_method == "obs"
     return [*([ridge] if victim.ridge else []), *([prune] if pruned else [])]
-
-
-def _used(labels: Tensor) -> Tensor:
-    """Labels as victims get them: one-hot ones without the columns of classes that have no sample."""
-    return labels if labels.ndim == 1 else labels[:, labels.any(0)]
 
 
 def _place(field: str, index: int, listed: Sequence[object]) -> str:
