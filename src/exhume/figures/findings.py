@@ -52,10 +52,10 @@ def _advantage(records: Sequence[Record]) -> str:
     if not factors:
         return ""
     if min(factors) > 1:
-        return f" (at least {min(factors):.2g} times smaller at these budgets)"
+        return f" (exact at least {min(factors):.2g} times smaller at these budgets)"
     if factors[-1] > 1:
-        return f" ({factors[-1]:.2g} times smaller at the largest p, and not smaller everywhere)"
-    return " (not smaller at the largest p)"
+        return f" (exact {factors[-1]:.2g} times smaller at the largest p, and not everywhere)"
+    return " (exact not smaller at the largest p)"
 
 
 def limits(records: Sequence[Record]) -> str:
