@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
-from torchmetrics.functional.image import peak_signal_noise_ratio, structural_similarity_index_measure
 
 from exhume.errors import InputError
 from exhume.randomness import generator_for
@@ -113,6 +112,9 @@ def picture_scores(to_pictures: RowMap, rows: Tensor, truth: Tensor) -> tuple[li
     SSIM uses the usual Gaussian window of 11 pixels. Pictures with a side below 11 get a uniform window of the
     largest odd size that fits (7 for 8 x 8); their SSIM compares only with that of equally small pictures.
     """
+    # Loaded here: it takes a quarter of the time that it takes to load all the rest, and few processes need it.
+    from torchmetrics.functional.image import peak_signal_noise_ratio, structural_similarity_index_measure
+
     pictures, true_pictures = (to_pictures(vectors).double().clamp(0.0, 1.0) for vectors in (rows, truth))
     if pictures.dim() != 4 or pictures.shape != true_pictures.shape or len(pictures) != len(rows):
         raise InputError(f"to_pictures gave shape {tuple(pictures.shape)} for {len(rows)} rows; valid: (rows, C, H, W)")

@@ -8,6 +8,7 @@ equation with features that are given and coefficients that are not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
@@ -42,10 +43,8 @@ class NuisanceBasis:
     """
 
     def __init__(self, features: FeatureMap, linear: bool, constant: bool, fixed: torch.Tensor | None = None) -> None:
-        self._rows: RowFeatureMap | None = None
-        if linear:
-            assert isinstance(features, RowFeatureMap)
-            self._rows = features
+        # Not asserted: the search makes a basis at every step, and asking a protocol takes as long as a small pass.
+        self._rows = cast(RowFeatureMap, features) if linear else None
         shape = (int(constant), features.num_features)
         ones = torch.ones(shape, dtype=features.dtype, device=features.device)
         self._given = ones if fixed is None else torch.cat([ones, fixed.to(ones)])  # (c + m, p)

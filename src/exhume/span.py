@@ -9,6 +9,7 @@ and J D = P sum_i a_i J_i D_i is the Jacobian of the residual in Kaufman's form 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
@@ -187,8 +188,7 @@ class Span:
         """
         kernel = point.at.mean_kernel(point.num_samples)
         if self.nuisance.linear:
-            assert isinstance(self.features, RowFeatureMap)
-            mean_slope = float(self.features.activation.hermite(1)[1])
+            mean_slope = float(cast(RowFeatureMap, self.features).activation.hermite(1)[1])
             kernel = kernel - mean_slope**2 * (self.features.num_features / self.features.input_dim)
         weights = point.coefficients.double()
         return (weights @ weights.T) * kernel
