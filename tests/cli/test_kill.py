@@ -1,15 +1,16 @@
 """An attack killed with SIGKILL resumes where it was to the answer it would have had."""
 
 import json
+import multiprocessing
 import signal
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
 import pytest
 import torch
 
+from exhume import cli
+from exhume.attacks import checkpoint as checkpoints
 from exhume.cli import attack as attack_command
 from exhume.files import read_metadata, read_tensors
 
@@ -21,10 +22,18 @@ ATTACKS = {
     "ntk": ("--option", "max_steps=600", "--option", "tolerance=0"),
     "subspace": ("--option", "max_starts=1", "--option", "dim=30", "--budget-passes", "1500"),
 }
-# What the process runs that is killed: the command, with a checkpoint at every step.
-KILLED = "import exhume.attacks.checkpoint as c; c.EVERY_SECONDS = 0.0; from exhume.cli import main; main()"
-STEPS = 12  # before it is killed
+STEPS = 12  # before the process is killed
 PATIENCE = 600.0  # seconds after which it must have come so far, however busy the machine is
+
+# Processes that are killed are children of one that has loaded exhume and done nothing else.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["exhume.cli"])
+
+
+def attack_to_be_killed(words):
+    """The command, with a checkpoint at every step."""
+    checkpoints.EVERY_SECONDS = 0.0
+    cli.app(words)
 
 
 @pytest.fixture
@@ -60,12 +69,14 @@ def test_killed_attack_resumes_to_the_same_answer(exhume_command, reports, tmp_p
     for name in ("result.json", "reconstruction.safetensors"):
         (small_run / method / name).unlink()
     checkpoint = small_run / method / "checkpoint.safetensors"
-    running = subprocess.Popen([sys.executable, "-c", KILLED, *words], stderr=subprocess.DEVNULL)
+    running = PROCESSES.Process(target=attack_to_be_killed, args=(words,))
+    running.start()
     deadline = time.monotonic() + PATIENCE
-    while steps_in(checkpoint) < STEPS and running.poll() is None and time.monotonic() < deadline:
+    while steps_in(checkpoint) < STEPS and running.is_alive() and time.monotonic() < deadline:
         time.sleep(0.02)
-    running.send_signal(signal.SIGKILL)
-    assert running.wait() == -signal.SIGKILL
+    running.kill()
+    running.join()
+    assert running.exitcode == -signal.SIGKILL
     assert checkpoint.exists()
     assert not (small_run / method / "result.json").exists()
     resumed, resumed_result, resumed_reports = finish("--resume")
