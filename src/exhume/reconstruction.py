@@ -84,6 +84,7 @@ class Reconstruction:
         evidence: numbers behind the attack's own choices, such as the number of samples.
         history: columns of equal length over the run ("step", "loss", "passes").
         notes: anything else worth telling.
+        input_shape: shape of one sample; (d,) for plain vectors.
     """
 
     samples: torch.Tensor
@@ -105,6 +106,7 @@ class Reconstruction:
     notes: tuple[str, ...] = ()
     labels: torch.Tensor | None = None
     max_passes: float | None = None
+    input_shape: tuple[int, ...] = ()
 
     def summary(self) -> str:
         """A few plain lines for people."""
@@ -143,6 +145,7 @@ class Reconstruction:
             "evidence": self.evidence,
             "history": self.history,
             "notes": list(self.notes),
+            "input_shape": list(self.input_shape),
         }
 
     def save(self, folder: Path) -> None:
@@ -170,6 +173,7 @@ class Reconstruction:
                 knowledge=Knowledge.from_json(value.pop("knowledge"), known),
                 stop=Stop(value.pop("stop")),
                 notes=tuple(value.pop("notes")),
+                input_shape=tuple(value.pop("input_shape", ())),  # results of earlier versions have none
                 **value,
             )
         except (KeyError, TypeError, ValueError, InputError) as error:

@@ -28,6 +28,7 @@ class Secret:
         non_members: (m, d) samples of the same source that were not trained on.
         picture: how to draw an input, as JSON; None for plain vectors.
         protocol: how the data set was made, in a sentence.
+        table: how an input is a record of named columns, as JSON; None if it is not.
     """
 
     inputs: torch.Tensor
@@ -35,6 +36,7 @@ class Secret:
     non_members: torch.Tensor
     picture: dict[str, Any] | None
     protocol: str
+    table: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,11 @@ class RunFolder:
     def save_secret(self, secret: Secret) -> None:
         """Writes the truth."""
         tensors = {"inputs": secret.inputs, "labels": secret.labels, "non_members": secret.non_members}
-        metadata = {"picture": json.dumps(secret.picture), "protocol": secret.protocol}
+        metadata = {
+            "picture": json.dumps(secret.picture),
+            "protocol": secret.protocol,
+            "table": json.dumps(secret.table),
+        }
         files.write_tensors(self.path / _SECRET, tensors, metadata)
 
     def load_secret(self) -> Secret:
@@ -72,6 +78,7 @@ class RunFolder:
                 tensors["non_members"],
                 json.loads(metadata["picture"]),
                 metadata["protocol"],
+                json.loads(metadata.get("table", "null")),  # folders of earlier versions have none
             )
         except (KeyError, ValueError) as error:
             raise FileError(f"{self.path / _SECRET} does not hold a whole data set: {error!r}") from error

@@ -207,6 +207,7 @@ class Attack(ABC):
             norms_determined=proposal.norms_determined,
             evidence=proposal.evidence,
             history=proposal.history,
+            input_shape=target.input_shape,
             notes=(*proposal.notes, *_UNKNOWN_HEAD) if target.knowledge.initial_head == "unknown" else proposal.notes,
         )
 

@@ -52,5 +52,6 @@ def save_run(folder: RunFolder, target: Target, training: Dataset) -> None:
             training.non_members,
             training.picture.to_json() if training.picture else None,
             training.protocol,
+            training.table.to_json() if training.table else None,
         )
     )

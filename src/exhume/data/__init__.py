@@ -13,12 +13,15 @@ from exhume.data.dataset import Dataset, PictureFormat, standardise
 from exhume.data.fetch import fetch_cifar10
 from exhume.data.locations import data_home
 from exhume.data.sources import DatasetInfo, DataSource
+from exhume.data.tables import Column, TableFormat
 from exhume.errors import unknown_name
 
 __all__ = [
+    "Column",
     "Dataset",
     "DatasetInfo",
     "PictureFormat",
+    "TableFormat",
     "available",
     "data_home",
     "fetch_cifar10",

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from exhume.data.checks import one_of
+from exhume.data.tables import TableFormat
 from exhume.errors import InputError
 
 STANDARDISATIONS = ("subset", "channel", "none")
@@ -94,6 +95,7 @@ class Dataset:
         picture: how rows are pictures, if they are.
         protocol: one sentence that says exactly how this was made.
         subspace: (r, d) orthonormal basis of the subspace that the distribution lives in, if it is known to.
+        table: how rows are records of named columns, if they are.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Dataset:
     picture: PictureFormat | None
     protocol: str
     subspace: torch.Tensor | None = None
+    table: TableFormat | None = None
 
     def __post_init__(self) -> None:
         if self.inputs.dim() != 2 or 0 in self.inputs.shape:
@@ -122,6 +125,10 @@ class Dataset:
                 raise InputError(f"{word} hold NaN or infinite values; valid: finite numbers")
         if self.picture is not None and math.prod(self.picture.shape) != size:
             raise InputError(f"pictures {self.picture.shape} do not fill vectors of dimension {size}")
+        if self.table is not None and len(self.table.columns) != size:
+            raise InputError(
+                f"{len(self.table.columns)} columns do not name the entries of vectors of dimension {size}"
+            )
 
     @property
     def num_samples(self) -> int:

@@ -1,0 +1,1 @@
+"""Adapters: the attacks under the interfaces of other toolboxes, each an extra."""

@@ -1,0 +1,171 @@
+"""What a report says, as plain values: the page draws it, and those who know a run, a sweep or an audit fill it in.
+
+Texts are plain: the page escapes them. Charts are markup of our own making; pictures are data URIs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Level(StrEnum):
+    """How bad it is, for the colour and the symbol beside the verdict."""
+
+    LEAK = "leak"  # samples came back, and the certificate vouches for them
+    PARTIAL = "partial"  # some did, or the attack was stopped before it could tell
+    NOT_SHOWN = "not-shown"  # the attack found nothing that can be trusted, though the law would allow it
+    OUT_OF_REACH = "out-of-reach"  # fewer equations than unknowns
+    NEUTRAL = "neutral"  # a sweep or a comparison: no verdict on one model
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The first thing a reader sees.
+
+    Attributes:
+        level: how bad it is.
+        headline: one sentence that somebody who has never heard of the law understands.
+        sentences: what it rests on.
+    """
+
+    level: Level
+    headline: str
+    sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A name and its value, and a word of explanation if it needs one."""
+
+    name: str
+    value: str
+    explanation: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing.
+
+    Attributes:
+        title: above it.
+        image: SVG markup of our own making, or a data URI of a picture.
+        description: what it shows, for those who cannot see it.
+        caption: below it.
+    """
+
+    title: str
+    image: str
+    description: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be sorted and downloaded; cells are None, bool, numbers or texts."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    caption: str = ""
+    name: str = "table"  # of the file that is downloaded
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of tabular data."""
+
+    name: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A recovered sample.
+
+    Attributes:
+        row: which row of the reconstruction it is.
+        certainty: "certain", "likely" or "not trusted", by the certificate alone.
+        error_bar: expected relative error; None if the certificate gives none.
+        picture, true_picture: data URIs; None if samples are no pictures, or the truth was not given.
+        record, true_record: values in original units, one for each field of the report; empty if there are none.
+        label, true_label: in words.
+        error, error_up_to_sign, psnr, ssim: against the match in the truth, where it was given.
+        truth_index: of that match.
+    """
+
+    row: int
+    certainty: str
+    error_bar: float | None = None
+    picture: str | None = None
+    true_picture: str | None = None
+    record: tuple[float, ...] = ()
+    true_record: tuple[float, ...] = ()
+    label: str | None = None
+    true_label: str | None = None
+    error: float | None = None
+    error_up_to_sign: float | None = None
+    psnr: float | None = None
+    ssim: float | None = None
+    truth_index: int | None = None
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something that would reduce the risk, and why it is said of this model."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything on one page. What is empty has no section.
+
+    Attributes:
+        title: names the model, run, comparison or sweep.
+        verdict: the first thing a reader sees.
+        facts: the key numbers.
+        law: the model's place on the law's chart.
+        samples: sorted by certainty, the most certain first.
+        samples_note: what a reader must know of the gallery: norms or signs taken from the truth, pixels stretched.
+        fields: of tabular data, in the order of a sample's record.
+        assumptions: what the attacker was assumed to know.
+        convergence: charts of the attack's progress.
+        defence_charts, defence_tables: of altered copies of the model.
+        charts, tables: of comparisons and sweeps.
+        remedies: what would reduce the risk.
+        notes: anything else worth telling.
+        model_card: a Markdown snippet to be copied.
+        provenance: versions, seeds, files and dates.
+        redacted: whether pictures are blurred and values withheld.
+    """
+
+    title: str
+    verdict: Verdict
+    facts: tuple[Fact, ...] = ()
+    law: Chart | None = None
+    samples: tuple[Sample, ...] = ()
+    samples_note: str = ""
+    fields: tuple[Field, ...] = ()
+    assumptions: tuple[Fact, ...] = ()
+    convergence: tuple[Chart, ...] = ()
+    defence_charts: tuple[Chart, ...] = ()
+    defence_tables: tuple[Table, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Table, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    notes: tuple[str, ...] = ()
+    model_card: str = ""
+    provenance: tuple[Fact, ...] = ()
+    redacted: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """What a reader may download: everything but pictures and drawings."""
+        value = asdict(self)
+        for sample in value["samples"]:
+            del sample["picture"], sample["true_picture"]
+        for name in ("law", "convergence", "defence_charts", "charts"):
+            del value[name]
+        return value
