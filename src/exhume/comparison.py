@@ -81,8 +81,8 @@ def earlier(
 ) -> Reconstruction | None:
     """The result that the folder holds already of this very run; None if there is none.
 
-    Target, options, seed and knowledge must be the same, and so must the budget, unless the attack ended by itself
-    within the one that is asked for now.
+    Target, options, seed and knowledge must be the same, and so must the budget of passes, unless the attack ended by
+    itself within the one that is asked for now. One that ran out of time is run again.
     """
     try:
         result = folder.load_result(attack.name)
@@ -92,6 +92,8 @@ def earlier(
     if (result.target, result.options, result.seed, result.knowledge) != now:
         return None
     budget = math.inf if result.max_passes is None else result.max_passes
+    if result.stop is Stop.TIME_LIMIT:
+        return None
     ended = result.stop is not Stop.PASS_LIMIT and result.passes <= max_passes
     return result if ended or budget == max_passes else None
 

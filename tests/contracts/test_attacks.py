@@ -131,6 +131,14 @@ def test_budget_of_passes_ends_the_attack(target, method):
     assert result.certificate.verdict == "failed"
 
 
+def test_time_that_is_up_ends_the_attack(target, method):
+    result = run(target, method, max_seconds=1e-9)
+    assert result.stop is Stop.TIME_LIMIT
+    assert result.certificate.verdict == "failed"
+    with pytest.raises(InputError, match="budget of seconds must be positive, got 0"):
+        run(target, method, max_seconds=0)
+
+
 def test_fewer_equations_than_unknowns_is_refused_and_can_be_insisted_on(target, method):
     with pytest.raises(InputError, match=r"200 equations cannot determine \d+ unknowns.*allow_underdetermined"):
         run(target, method, num_samples=60)

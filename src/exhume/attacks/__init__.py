@@ -55,9 +55,10 @@ def reconstruct(
         num_samples: how many samples to look for; None takes the target's knowledge, or estimates it (exact).
         method: an attack's name.
         seed: of the attack's own randomness.
-        settings: `max_passes`, `allow_underdetermined`, `checkpoint`, `resume`, `progress`, or the method's options.
+        settings: `max_passes`, `max_seconds`, `allow_underdetermined`, `checkpoint`, `resume`, `progress`, or the
+            method's options.
     """
-    common = ("max_passes", "allow_underdetermined", "checkpoint", "resume", "progress")
+    common = ("max_passes", "max_seconds", "allow_underdetermined", "checkpoint", "resume", "progress")
     shared = {name: settings.pop(name) for name in common if name in settings}
     return build(method, settings)(target, num_samples=num_samples, seed=seed, **shared)
 

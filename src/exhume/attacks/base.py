@@ -52,6 +52,7 @@ class Problem:
     checkpoint: Checkpoint
     progress: Progress
     max_passes: float
+    ends_at: float = math.inf  # on the monotonic clock
 
     @property
     def norms_open(self) -> bool:
@@ -76,9 +77,11 @@ class Problem:
         known = self.target.knowledge.samples
         return None if known is None else features.forward(known.to(features.device, features.dtype))
 
-    def out_of_passes(self) -> bool:
-        """Whether the budget of feature passes is spent."""
-        return self.features.ledger.passes >= self.max_passes
+    def spent(self) -> Stop | None:
+        """Which budget is spent, of passes or of time; None while there is some of both."""
+        if self.features.ledger.passes >= self.max_passes:
+            return Stop.PASS_LIMIT
+        return Stop.TIME_LIMIT if time.monotonic() >= self.ends_at else None
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ class Attack(ABC):
         num_samples: int | None = None,
         seed: int = 0,
         max_passes: float = float("inf"),
+        max_seconds: float = float("inf"),
         allow_underdetermined: bool = False,
         checkpoint: Path | None = None,
         resume: bool = False,
@@ -149,13 +153,15 @@ class Attack(ABC):
                 else estimated.
             seed: of the attack's own randomness.
             max_passes: budget in feature passes for the search; finishing and judging what it found come on top.
+            max_seconds: likewise in seconds; with it, results depend on the machine.
             allow_underdetermined: go on although there are fewer equations than unknowns; the verdict is "failed".
             checkpoint: file to keep the running state in.
             resume: continue from `checkpoint` if it exists.
             progress: called now and then with a ProgressEvent.
         """
-        if not max_passes > 0:
-            raise InputError(f"the budget of passes must be positive, got {max_passes}")
+        for name, budget in (("passes", max_passes), ("seconds", max_seconds)):
+            if not budget > 0:
+                raise InputError(f"the budget of {name} must be positive, got {budget}")
         count = self._number_sought(target, num_samples)
         if count is not None:
             self._check_equations(target, count, allow_underdetermined)
@@ -174,6 +180,7 @@ class Attack(ABC):
             checkpoint=Checkpoint(checkpoint, fingerprint(target, settings) if checkpoint else "", resume=resume),
             progress=progress or (lambda event: None),
             max_passes=max_passes,
+            ends_at=time.monotonic() + max_seconds,
         )
         features = target.features
         with threads_for(features.num_features * features.input_dim * (count or 1)):

@@ -72,12 +72,11 @@ class Descent(Attack):
                 Stop.DIVERGED: not math.isfinite(loss),
                 Stop.CONVERGED: loss <= self.tolerance,
                 Stop.STEP_LIMIT: state.step >= self.max_steps,
-                Stop.PASS_LIMIT: problem.out_of_passes(),
             }
-            for why, holds in ends.items():
-                if holds:
-                    reason = why
-                    return False
+            ended = next((why for why, holds in ends.items() if holds), problem.spent())
+            if ended is not None:
+                reason = ended
+                return False
             # The forward pass just made is made again after a resume, so it is not yet in the saved count.
             problem.checkpoint.save_if_due(
                 lambda: (

@@ -40,20 +40,16 @@ class Exact(Attack):
 
     Attributes:
         max_starts: independent starts of the search at most.
-        max_seconds: stop the search after this time; None sets no limit. With it, results depend on the machine.
     """
 
     name: ClassVar[str] = "exact"
     estimates_samples: ClassVar[bool] = True
 
     max_starts: int = 8
-    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.max_starts < 1:
             raise InputError(f"max_starts must be at least 1, got {self.max_starts}")
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise InputError(f"max_seconds must be positive, got {self.max_seconds}")
 
     def run(self, problem: Problem) -> Proposal:
         """Searches, then decides signs and polishes."""
@@ -61,7 +57,7 @@ class Exact(Attack):
             raise InputError(
                 "a sample of one number has no direction to recover; the input dimension must be at least 2"
             )
-        monitor = Monitor(problem, max_starts=self.max_starts, max_seconds=self.max_seconds)
+        monitor = Monitor(problem, max_starts=self.max_starts)
         proposal = self._directly(problem, monitor)
         return proposal if proposal is not None else self._by_rows(problem, monitor)
 

@@ -174,9 +174,8 @@ class GradientMatching(Attack):
             Stop.DIVERGED: not loss < _LOST,
             Stop.CONVERGED: loss <= self.tolerance,
             Stop.STEP_LIMIT: step >= self.max_steps,
-            Stop.PASS_LIMIT: problem.out_of_passes(),
         }
-        return next((why for why, holds in ends.items() if holds), None)
+        return next((why for why, holds in ends.items() if holds), problem.spent())
 
     def _begin(self, problem: Problem, search: Search, count: int) -> tuple[State, dict[str, list[float]]]:
         saved, span = problem.checkpoint.load(), search.span

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, TypeVar
 
 import torch
@@ -22,13 +21,12 @@ State = TypeVar("State", SearchState, DirectState)
 class Monitor:
     """Watches a search: progress, history, checkpoints, and the budgets that end it."""
 
-    def __init__(self, problem: Problem, *, max_starts: int, max_seconds: float | None) -> None:
-        self.problem, self._max_starts, self._max_seconds = problem, max_starts, max_seconds
+    def __init__(self, problem: Problem, *, max_starts: int) -> None:
+        self.problem, self._max_starts = problem, max_starts
         self.history: dict[str, list[float]] = {"step": [], "loss": [], "work": []}
         self.ended: Stop | None = None
         self.steps = 0
         self._searches = 0
-        self._started = time.monotonic()
 
     def span_for(self, count: int) -> Span:
         """The equation to search in for so many samples."""
@@ -109,11 +107,7 @@ class Monitor:
 
     def within_budget(self) -> bool:
         """Whether passes and time are left; notes which of them ran out."""
-        limit = self._max_seconds
-        if self.problem.out_of_passes():
-            self.ended = Stop.PASS_LIMIT
-        elif limit is not None and time.monotonic() - self._started > limit:
-            self.ended = Stop.TIME_LIMIT
+        self.ended = self.ended or self.problem.spent()
         return self.ended is None
 
     def _saved(self, state: SearchState | DirectState) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

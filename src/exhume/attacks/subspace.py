@@ -129,7 +129,7 @@ class Subspace(Attack):
             return None
         both = BothEnds(reduced(initial, space.basis), within.target.features)
         ends = replace(within, features=within.features.instead(both, 2.0))
-        monitor = Monitor(ends, max_starts=self.max_starts, max_seconds=None)
+        monitor = Monitor(ends, max_starts=self.max_starts)
         outcome, found = self._search(ends, within, monitor, count)
         if outcome is None:
             return found
@@ -171,7 +171,7 @@ class Subspace(Attack):
             raise InputError(
                 f"{equations} equations cannot determine {unknowns} unknowns in all dimensions: leave out polish"
             )
-        monitor = Monitor(problem, max_starts=1, max_seconds=None)
+        monitor = Monitor(problem, max_starts=1)
         rows = onto_sphere(lift(space, proposal.samples).to(problem.features.dtype), problem.radius)
         by_rows = problem.features.is_row_map and not problem.features.has_offset and problem.target.num_outputs == 1
         span = working_span(problem, count) if by_rows else problem.span(ridge=RIDGE)

@@ -19,6 +19,7 @@ from exhume.target import Target
 
 Seed = Annotated[int, typer.Option(help="Seed of the attack's own randomness.")]
 BudgetPasses = Annotated[float, typer.Option(help="Stop after this many feature passes.")]
+BudgetSeconds = Annotated[float, typer.Option(help="Stop after this many seconds; results then depend on the machine.")]
 AllowUnderdetermined = Annotated[
     bool, typer.Option("--allow-underdetermined", help="Go on with fewer equations than unknowns.")
 ]
@@ -34,6 +35,7 @@ def attack(
     forget: Forget = None,
     seed: Seed = 0,
     budget_passes: BudgetPasses = float("inf"),
+    budget_seconds: BudgetSeconds = float("inf"),
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted attack.")] = False,
     allow_underdetermined: AllowUnderdetermined = False,
     option: Annotated[
@@ -58,6 +60,7 @@ def attack(
         target,
         seed=seed,
         max_passes=budget_passes,
+        max_seconds=budget_seconds,
         allow_underdetermined=allow_underdetermined,
         resume=resume,
     )

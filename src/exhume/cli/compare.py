@@ -11,7 +11,7 @@ import typer
 
 from exhume import attacks, files
 from exhume.attacks import Attack
-from exhume.cli.attack import AllowUnderdetermined, BudgetPasses, Device, MemoryBudget, Seed, run_attack
+from exhume.cli.attack import AllowUnderdetermined, BudgetPasses, BudgetSeconds, Device, MemoryBudget, Seed, run_attack
 from exhume.cli.knowing import Forget, Know, NumSamples, assume
 from exhume.cli.options import parse_pairs
 from exhume.cli.render import Json, show
@@ -35,6 +35,7 @@ def compare(
     forget: Forget = None,
     seed: Seed = 0,
     budget_passes: BudgetPasses = float("inf"),
+    budget_seconds: BudgetSeconds = float("inf"),
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep results of the same settings, and continue interrupted attacks.")
     ] = False,
@@ -53,11 +54,17 @@ def compare(
 
     Example: exhume compare runs/a --methods exact,descent --budget-passes 2000
     """
-    if not budget_passes > 0:
-        raise InputError(f"the budget of passes must be positive, got {budget_passes}")
+    for name, budget in (("passes", budget_passes), ("seconds", budget_seconds)):
+        if not budget > 0:
+            raise InputError(f"the budget of {name} must be positive, got {budget}")
     folder, chosen = RunFolder(run), _chosen(methods, option)
     target = assume(folder.load_target(memory_budget=memory_budget, device=device), know, forget, num_samples)
-    settings: dict[str, Any] = {"seed": seed, "max_passes": budget_passes, "resume": resume}
+    settings: dict[str, Any] = {
+        "seed": seed,
+        "max_passes": budget_passes,
+        "max_seconds": budget_seconds,
+        "resume": resume,
+    }
     entries = [
         _attacked(folder, each, target, allow_underdetermined=allow_underdetermined, **settings) for each in chosen
     ]
