@@ -11,7 +11,7 @@ import exhume.data
 from exhume.data import available, data_home, load, options_of
 from exhume.errors import DataError, InputError
 
-NAMES = ["sphere", "digits", "cifar10", "tiny-imagenet", "folder", "arrays"]
+NAMES = ["sphere", "digits", "cifar10", "tiny-imagenet", "folder", "arrays", "table", "diabetes", "breast-cancer"]
 
 
 def test_every_name_is_its_source_and_has_a_documented_loader() -> None:

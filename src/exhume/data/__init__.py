@@ -38,6 +38,9 @@ _NAMES = (
     "tiny-imagenet",
     "folder",
     "arrays",
+    "table",
+    "diabetes",
+    "breast-cancer",
 )
 
 

@@ -11,15 +11,36 @@ import torch
 
 from exhume.errors import InputError
 
+# Beyond these a float64 has no more digits to give.
+MOST_DECIMALS = 15
+
 
 @dataclass(frozen=True)
 class Column:
-    """A column: standardised = (value - mean) / std, with the value in `unit`."""
+    """A column: standardised = (value - mean) / std, with the value in `unit`.
+
+    `decimals` is how many digits after the point the original data have; None if that is unknown, or if there are more
+    than a float32 vector carries.
+    """
 
     name: str
     unit: str = ""
     mean: float = 0.0
     std: float = 1.0
+    decimals: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The name with its unit, in printable characters only: "age (years)"."""
+        title = f"{self.name} ({self.unit})" if self.unit else self.name
+        return "".join(character if character.isprintable() else "?" for character in title)
+
+    def text(self, value: float) -> str:
+        """A value as the original data write it; with six significant digits if their decimals are unknown."""
+        if self.decimals is None:
+            return f"{value:.6g}"
+        # Adding 0.0 turns the -0.0 that rounding leaves into 0.0.
+        return f"{round(value, self.decimals) + 0.0:.{self.decimals}f}"
 
 
 @dataclass(frozen=True)
@@ -35,6 +56,10 @@ class TableFormat:
             if not (math.isfinite(column.mean) and math.isfinite(column.std) and column.std > 0):
                 raise InputError(
                     f"column {column.name!r} has mean {column.mean} and std {column.std}; valid: finite, std above 0"
+                )
+            if column.decimals is not None and not 0 <= column.decimals <= MOST_DECIMALS:
+                raise InputError(
+                    f"column {column.name!r} has {column.decimals} decimals; valid: 0 to {MOST_DECIMALS}, or none"
                 )
 
     def to_records(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -58,10 +83,14 @@ class TableFormat:
         """Reads what `to_json` wrote."""
         try:
             columns = tuple(
-                Column(str(each["name"]), str(each["unit"]), float(each["mean"]), float(each["std"]))
+                Column(
+                    str(each["name"]), str(each["unit"]), float(each["mean"]), float(each["std"]), each.get("decimals")
+                )
                 for each in value["columns"]
             )
-        except (KeyError, TypeError, ValueError) as error:
+            if any(type(column.decimals) not in (int, type(None)) for column in columns):
+                raise TypeError("decimals are whole numbers or null")
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{value!r} is no table format; valid: an object with columns") from error
         return cls(columns)
 
