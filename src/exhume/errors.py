@@ -24,3 +24,13 @@ class FileError(ExhumeError):
 def unknown_name(kind: str, name: object, valid: Iterable[str]) -> InputError:
     """The error for a name that is not in a registry; it lists the names that are."""
     return InputError(f"unknown {kind} {name!r}; valid: {', '.join(sorted(valid))}")
+
+
+def brief(error: object, limit: int = 300) -> str:
+    """What an error (or anything else that was not written by us) says, on one printable line of bounded length."""
+    try:
+        text = str(error)[: 4 * limit]
+    except Exception:  # a user's exception may fail to describe itself
+        text = "no description"
+    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,13 +14,17 @@ import safetensors
 import safetensors.torch
 import torch
 
-from exhume.errors import FileError
+from exhume.errors import FileError, brief
 
 # What a pickle or a torch.save archive starts with: protocol 2+ pickles, and the zip that wraps newer ones. The
 # length that opens a safetensors file may start with the same bytes, but the brace of its header follows at once.
 _PICKLE_MAGIC = b"\x80"
 _ZIP_MAGIC = b"PK"
 _HEADER_AT = 8
+# The longest header that safetensors itself accepts.
+_LONGEST_HEADER = 100_000_000
+# Far more than any description or history that exhume writes.
+_LARGEST_JSON = 256 * 2**20
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -57,15 +62,32 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Reads one JSON object."""
+    path = Path(path)
+    size = regular_size(path)
+    if size > _LARGEST_JSON:
+        raise FileError(f"{path} is a JSON file of {size} bytes; at most {_LARGEST_JSON} are read")
     try:
-        value = json.loads(Path(path).read_text())
-    except FileNotFoundError as error:
-        raise FileError(f"{path} does not exist") from error
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path} is not readable JSON: {error}") from error
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FileError(f"{path} is not readable JSON: {brief(error)}") from error
     if not isinstance(value, dict):
         raise FileError(f"{path} holds a JSON {type(value).__name__}, not an object")
     return value
+
+
+def regular_size(path: Path) -> int:
+    """The bytes of a regular file; whatever else has that name is refused, as a pipe or a device may never end."""
+    try:
+        status = Path(path).stat()
+    except FileNotFoundError as error:
+        raise FileError(f"{path} does not exist") from error
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be read: {brief(error)}") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise FileError(f"{path} is a folder, not a file")
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(f"{path} is a pipe or a device; valid: a regular file")
+    return status.st_size
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
@@ -115,21 +137,32 @@ def read_metadata(path: Path) -> dict[str, str]:
     return _read(path, read)
 
 
+def check_safetensors(path: Path) -> None:
+    """Refuses, before anything is allocated, a file that is no safetensors file or whose header cannot be true."""
+    path = Path(path)
+    size = regular_size(path)
+    with path.open("rb") as file:
+        start = file.read(_HEADER_AT + 1)
+    if start.startswith((_PICKLE_MAGIC, _ZIP_MAGIC)) and start[_HEADER_AT:] != b"{":
+        raise FileError(
+            f"{path} is a pickle or a torch.save archive; exhume reads weights only from safetensors "
+            "(convert with safetensors.torch.save_file), because a pickle can run code"
+        )
+    claimed, room = int.from_bytes(start[:_HEADER_AT], "little"), max(0, size - _HEADER_AT)
+    if claimed > min(room, _LONGEST_HEADER):
+        raise FileError(
+            f"{path} is not a readable safetensors file (truncated or damaged?): its header claims {claimed} bytes; "
+            f"valid: at most the {room} that follow in the file, and never more than {_LONGEST_HEADER}"
+        )
+
+
 def _read(path: Path, read: Callable[[str], Any]) -> Any:
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            start = file.read(_HEADER_AT + 1)
-        if start.startswith((_PICKLE_MAGIC, _ZIP_MAGIC)) and start[_HEADER_AT:] != b"{":
-            raise FileError(
-                f"{path} is a pickle or a torch.save archive; exhume reads weights only from safetensors "
-                "(convert with safetensors.torch.save_file), because a pickle can run code"
-            )
+        check_safetensors(path)
         return read(str(path))
-    except FileNotFoundError as error:
-        raise FileError(f"{path} does not exist") from error
     except (OSError, safetensors.SafetensorError) as error:
-        raise FileError(f"{path} is not a readable safetensors file (truncated or damaged?): {error}") from error
+        raise FileError(f"{path} is not a readable safetensors file (truncated or damaged?): {brief(error)}") from error
 
 
 def _discard(_: object) -> None:
