@@ -67,6 +67,13 @@ def load_arrays(
     return Dataset("arrays", inputs, targets, non_members, picture, f"{words}{picture_words}.")
 
 
+def read_arrays(path: str | Path) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The inputs of an .npy or .npz file in their own shape, and its labels if it has any; float64, bytes in [0, 1]."""
+    file = Path(path).expanduser()
+    inputs, labels = _read(file)
+    return _numbers(inputs, file, "inputs"), None if labels is None else _numbers(labels, file, "labels")
+
+
 def _read(file: Path) -> tuple[Array, Array | None]:
     if file.suffix not in (".npy", ".npz"):
         raise InputError(f"{file} ends in {file.suffix!r}; valid: .npy, .npz")
