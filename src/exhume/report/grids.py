@@ -1,0 +1,192 @@
+"""The tables of the page: how a value is shown, by what it is sorted, and how it is written to CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import numbers
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from exhume.errors import InputError
+from exhume.report.content import Report, Sample, Table
+
+NOTHING = "\N{EN DASH}"
+_LARGEST_PLAIN = 1e6  # a float from here on is shown with an exponent
+_SMALLEST_PLAIN = 1e-3  # and below here
+# What a spreadsheet takes for the start of a formula; tab and return are stripped before it looks.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Columns of the samples' table: a heading, and what of a sample stands below it.
+_SAMPLE_COLUMNS = (
+    ("Sample", "row"),
+    ("Certainty", "certainty"),
+    ("Expected error", "error_bar"),
+    ("Label", "label"),
+    ("True label", "true_label"),
+    ("True sample", "truth_index"),
+    ("Measured error", "error"),
+    ("Error up to sign", "error_up_to_sign"),
+    ("PSNR (dB)", "psnr"),
+    ("SSIM", "ssim"),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value as it is shown, the number it is sorted by (None: by its text), and the true value below it."""
+
+    text: str
+    number: float | None = None
+    missing: bool = False
+    beneath: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading; columns of numbers are set flush right."""
+
+    name: str
+    unit: str
+    numeric: bool
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as the page draws it, and the file that it offers."""
+
+    id: str
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    file_name: str
+    csv: str
+
+
+def of_table(table: Table, id: str) -> Grid:
+    """Lays out any table of a report."""
+    for row in table.rows:
+        if len(row) != len(table.columns):
+            raise InputError(
+                f"table {table.title!r} has a row of {len(row)} cells; valid: {len(table.columns)}, one for each column"
+            )
+    rows = tuple(tuple(cell(value) for value in row) for row in table.rows)
+    columns = tuple(Column(name, "", _is_numeric(rows, place)) for place, name in enumerate(table.columns))
+    text = to_csv(table.columns, table.rows)
+    return Grid(id, table.title, table.caption, columns, rows, f"{file_stem(table.name)}.csv", text)
+
+
+def of_samples(samples: tuple[Sample, ...]) -> Table:
+    """Collects everything that is known of each sample but its content; a column that nobody fills is left out."""
+    kept = [
+        (title, name) for title, name in _SAMPLE_COLUMNS if any(getattr(each, name) is not None for each in samples)
+    ]
+    rows = tuple(tuple(getattr(sample, name) for _, name in kept) for sample in samples)
+    return Table("Every sample", tuple(title for title, _ in kept), rows, name="samples")
+
+
+def of_records(report: Report, id: str) -> Grid:
+    """Lays out recovered records in original units, the true value of each below it."""
+    shown = [sample for sample in report.samples if sample.record]
+    for sample in shown:
+        for record in (sample.record, sample.true_record or sample.record):
+            if len(record) != len(report.fields):
+                raise InputError(
+                    f"sample {sample.row} has a record of {len(record)} values; valid: {len(report.fields)}, "
+                    "one for each field"
+                )
+    has_truth = any(sample.true_record for sample in shown)
+    columns = (
+        Column("Sample", "", True),
+        Column("Certainty", "", False),
+        Column("Expected error", "", True),
+        *(Column(field.name, field.unit, True) for field in report.fields),
+    )
+    rows = tuple(_record_row(sample) for sample in shown)
+    caption = "Each value is the recovered one, in original units" + ("; below it the true one." if has_truth else ".")
+    return Grid(id, "Recovered records", caption, columns, rows, "records.csv", _records_csv(report, shown, has_truth))
+
+
+def cell(value: Any) -> Cell:
+    """Shows one value: None, bool, a number or a text."""
+    if value is None:
+        return Cell(NOTHING, missing=True)
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no", float(value))
+    if isinstance(value, str):
+        return Cell(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return Cell(_words(value), number) if math.isfinite(number) else Cell(NOTHING, missing=True)
+    raise InputError(f"a table's cell holds {value!r}; valid: None, bool, a number or a text")
+
+
+def show_number(value: float) -> str:
+    """Writes a finite number with three significant digits, or all digits before the point if there are more."""
+    if value == 0:
+        return "0"
+    if not _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
+
+
+def to_csv(columns: tuple[str, ...], rows: tuple[tuple[Any, ...], ...]) -> str:
+    """Writes a table as CSV (RFC 4180); a text that a spreadsheet would run as a formula gets an apostrophe."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    for row in (columns, *rows):
+        writer.writerow([_plain(value) for value in row])
+    return buffer.getvalue()
+
+
+def file_stem(name: str) -> str:
+    """Makes a name harmless as a file's: letters, digits, dashes, underscores."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:80] or "table"
+
+
+def _words(value: numbers.Real) -> str:
+    return str(int(value)) if isinstance(value, numbers.Integral) else show_number(float(value))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or not math.isfinite(value):
+        return ""
+    return str(int(value)) if isinstance(value, numbers.Integral) else repr(float(value))
+
+
+def _is_numeric(rows: tuple[tuple[Cell, ...], ...], place: int) -> bool:
+    present = [row[place] for row in rows if not row[place].missing]
+    return bool(present) and all(each.number is not None for each in present)
+
+
+def _record_row(sample: Sample) -> tuple[Cell, ...]:
+    truth: tuple[float | None, ...] = sample.true_record or (None,) * len(sample.record)
+    cells = []
+    for value, true_value in zip(sample.record, truth, strict=True):
+        recovered = cell(value)
+        below = "" if true_value is None else cell(true_value).text
+        cells.append(Cell(recovered.text, recovered.number, recovered.missing, below))
+    return (cell(sample.row), cell(sample.certainty), cell(sample.error_bar), *cells)
+
+
+def _records_csv(report: Report, shown: list[Sample], has_truth: bool) -> str:
+    names = [f"{field.name} ({field.unit})" if field.unit else field.name for field in report.fields]
+    heads = (
+        "sample",
+        "certainty",
+        "expected error",
+        *names,
+        *((f"true {name}" for name in names) if has_truth else ()),
+    )
+    unknown = (None,) * len(names)
+    rows = tuple(
+        (s.row, s.certainty, s.error_bar, *s.record, *((s.true_record or unknown) if has_truth else ())) for s in shown
+    )
+    return to_csv(heads, rows)

@@ -1,0 +1,206 @@
+"""The printing press of reports: one self-contained page of HTML from what a report says."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import importlib.resources
+import itertools
+import math
+import numbers
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from exhume import files
+from exhume.errors import InputError
+from exhume.report import grids, pictures
+from exhume.report.content import Chart, Fact, Level, Report, Sample, Table
+
+MANY_SAMPLES = 60  # more than these wait behind a control
+_LEVEL_WORDS = {
+    Level.LEAK: "Training data recovered",
+    Level.PARTIAL: "Partly recovered",
+    Level.NOT_SHOWN: "Recovery not shown",
+    Level.OUT_OF_REACH: "Out of reach",
+    Level.NEUTRAL: "Overview",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page that has something to say; `template` draws it."""
+
+    id: str
+    title: str
+    template: str
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[grids.Grid, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+def write(report: Report, path: Path) -> None:
+    """Writes the page atomically, readable by its owner alone: it may show training data."""
+    files.write_bytes(Path(path), render(report).encode())
+
+
+def render(report: Report) -> str:
+    """Draws the page; the same report gives the same text, and nothing in it is fetched from elsewhere."""
+    _check_redaction(report)
+    sections = _sections(report)
+    style, script = _asset("style.css"), _asset("script.js")
+    downloads = {grid.id: {"name": grid.file_name, "text": grid.csv} for part in sections for grid in part.tables}
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            report=report,
+            sections=sections,
+            level_words=_LEVEL_WORDS[Level(report.verdict.level)],
+            style=Markup(style),
+            script=Markup(script),
+            policy=_content_policy(style, script),
+            many=MANY_SAMPLES,
+            data={
+                "report": {"name": f"{grids.file_stem(report.title)}.json", "content": finite(report.to_json())},
+                "tables": downloads,
+            },
+        )
+    )
+
+
+def finite(value: Any) -> Any:
+    """Copies a value of JSON with None for every number that JSON cannot write: NaN and the infinities."""
+    if isinstance(value, Mapping):
+        return {str(name): finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else None
+    raise InputError(f"a report holds {value!r}; valid: None, bool, numbers, texts, and lists of them")
+
+
+def _sections(report: Report) -> list[Section]:
+    """Lists the parts that are not empty, in the order of the page."""
+    names = itertools.count(1)
+
+    def number(tables: Iterable[Table]) -> tuple[grids.Grid, ...]:
+        return tuple(grids.of_table(table, f"table-{next(names)}") for table in tables)
+
+    samples = report.samples
+    records = (grids.of_records(report, f"table-{next(names)}"),) if _has_records(report) else ()
+    drawn = any(sample.picture is not None for sample in samples)
+    parts = [
+        (report.facts, Section("facts", "Key figures", "tiles.html.j2", facts=report.facts)),
+        (report.law, Section("law", "Where this model stands", "figures.html.j2", charts=_optional(report.law))),
+        (drawn, Section("gallery", "Recovered samples", "gallery.html.j2")),
+        (records, Section("records", "Recovered records", "records.html.j2", tables=records)),
+        (samples, Section("samples", "Sample by sample", "samples.html.j2", tables=number(_sample_tables(samples)))),
+        (
+            report.assumptions,
+            Section("assumptions", "What the attacker knew", "facts.html.j2", facts=report.assumptions),
+        ),
+        (report.convergence, Section("convergence", "Convergence", "figures.html.j2", charts=report.convergence)),
+        (
+            report.defence_charts or report.defence_tables,
+            Section(
+                "defences",
+                "Defences, measured",
+                "figures.html.j2",
+                report.defence_charts,
+                number(report.defence_tables),
+            ),
+        ),
+        (
+            report.charts or report.tables,
+            Section("results", "Results", "figures.html.j2", report.charts, number(report.tables)),
+        ),
+        (report.remedies, Section("remedies", "What would reduce the risk", "remedies.html.j2")),
+        (report.model_card, Section("model-card", "For your model card", "model_card.html.j2")),
+        (report.notes, Section("notes", "Notes", "notes.html.j2")),
+        (report.provenance, Section("provenance", "Provenance", "facts.html.j2", facts=report.provenance)),
+    ]
+    return [section for something, section in parts if something]
+
+
+def _optional(chart: Chart | None) -> tuple[Chart, ...]:
+    return () if chart is None else (chart,)
+
+
+def _sample_tables(samples: tuple[Sample, ...]) -> tuple[Table, ...]:
+    return (grids.of_samples(samples),) if samples else ()
+
+
+def _has_records(report: Report) -> bool:
+    return bool(report.fields) and any(sample.record for sample in report.samples)
+
+
+def _check_redaction(report: Report) -> None:
+    if report.redacted and any(sample.record or sample.true_record for sample in report.samples):
+        raise InputError("a redacted report holds records; valid: samples without records, their values withheld")
+
+
+def _picture(source: str) -> str:
+    """Lets only data URIs of pictures through: anything else would be fetched, or run."""
+    if not source.startswith("data:image/"):
+        raise InputError(f"a picture is given as {source[:40]!r}; valid: a data URI that starts with data:image/")
+    return source
+
+
+def _drawing(chart: Chart) -> Markup | None:
+    """Gives a chart's markup if it is SVG, or None if it is a data URI."""
+    if chart.image.lstrip().startswith("<svg"):
+        return Markup(chart.image.strip())
+    _picture(chart.image)
+    return None
+
+
+def _share(error: float) -> str:
+    """Gives the length of an error's bar in percent: full at 1, and never so short that it is not seen."""
+    return f"{min(max(100 * error, 1.0), 100.0):.3g}" if not math.isnan(error) else "100"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("exhume.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    environment.filters |= {
+        "picture": _picture,
+        "drawing": _drawing,
+        "coarse": pictures.is_coarse,
+        "number": lambda value: grids.cell(value).text,
+        "share": _share,
+    }
+    return environment
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    return (importlib.resources.files("exhume.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _content_policy(style: str, script: str) -> str:
+    """Forbids the page to load, send or run anything but its own two inline blocks; drawings may style themselves."""
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{_digest(style)}'; style-src-attr 'unsafe-inline'; "
+        f"script-src 'sha256-{_digest(script)}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
