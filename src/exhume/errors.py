@@ -30,7 +30,7 @@ def brief(error: object, limit: int = 300) -> str:
     """What an error (or anything else that was not written by us) says, on one printable line of bounded length."""
     try:
         text = str(error)[: 4 * limit]
-    except Exception:  # a user's exception may fail to describe itself
+    except BaseException:  # a user's exception may fail to describe itself, in any way
         text = "no description"
     line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
     return line if len(line) <= limit else f"{line[: limit - 3]}..."

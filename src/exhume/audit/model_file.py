@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import math
 import os
 import sys
 import traceback
@@ -18,7 +19,8 @@ import torch
 from torch import nn
 
 from exhume.audit.architectures import known_architecture
-from exhume.audit.weights import DEFAULT_LIMIT, load_weights
+from exhume.audit.limits import DEFAULT_LIMIT
+from exhume.audit.weights import load_weights
 from exhume.errors import InputError, brief
 from exhume.features.heads import run
 from exhume.features.module import probe_inputs
@@ -98,7 +100,7 @@ def check_forward(module: nn.Module, input_shape: tuple[int, ...]) -> tuple[int,
     sides = tuple(input_shape) if isinstance(input_shape, (tuple, list)) else ()
     if not sides or any(isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides):
         raise InputError(f"input_shape {input_shape!r}; valid: a tuple of whole numbers above 0, as (3, 32, 32)")
-    if torch.Size(sides).numel() > _LARGEST_INPUT:
+    if math.prod(sides) > _LARGEST_INPUT:
         raise InputError(f"input_shape {sides} has more than {_LARGEST_INPUT} numbers")
     name = type(module).__name__
     inputs = probe_inputs(module, sides, 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +12,15 @@ from typing import Any
 import torch
 
 from exhume import files
-from exhume.errors import FileError, InputError, brief
-from exhume.features import parse_bytes
+from exhume.audit.archives import ADVICE, check_archive
+from exhume.audit.limits import DEFAULT_LIMIT, check_limit, size_limit
+from exhume.errors import FileError, brief
 
-DEFAULT_LIMIT = 4 * 2**30
 # Under these names checkpoints keep their state dict, beside optimisers, epochs and the like.
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
 # What DataParallel and torch.compile put before every name.
 PREFIXES = ("module.", "_orig_mod.")
-_ADVICE = "save the weights alone, with torch.save(model.state_dict(), ...) or safetensors.torch.save_file"
 _ZIP_START = b"PK\x03\x04"
-_ZIP_END, _ZIP_END_BYTES = b"PK\x05\x06", 22
-# A record in the directory of a zip is tens of bytes, but its description in memory a kilobyte.
-_MOST_RECORDS = 1_000_000
 _LONGEST_NAME = 512
 _SHOWN = 5
 # Numbers looked at in one go, so that checks need no memory beside that of the weights.
@@ -63,7 +58,7 @@ def read_weights(path: str | Path, *, max_bytes: int | str = DEFAULT_LIMIT) -> W
     size = files.regular_size(path)
     if size == 0:
         raise FileError(f"{path} is empty")
-    _check_limit(path, "is", size, limit)
+    check_limit(path, "is", size, limit)
     try:
         with path.open("rb") as file:
             start = file.read(9)
@@ -73,72 +68,16 @@ def read_weights(path: str | Path, *, max_bytes: int | str = DEFAULT_LIMIT) -> W
     if start[8:] == b"{":
         tensors = files.read_tensors(path)
     elif start.startswith(_ZIP_START):
-        _check_archive(path, limit)
+        check_archive(path, limit)
         tensors, notes = _unwrapped(_torch_load(path), path)
     else:
         pickled = start[:1] == b"\x80"
         what = "a bare pickle, which can run code" if pickled else "neither safetensors nor a torch.save archive"
-        raise FileError(f"{path} is {what} (or it is damaged); {_ADVICE}")
+        raise FileError(f"{path} is {what} (or it is damaged); {ADVICE}")
     _check_total(path, tensors, limit)
     _check_numbers(path, tensors)
     tensors, renamed = _without_prefixes(tensors)
     return Weights(tensors, notes + renamed)
-
-
-def size_limit(size: int | str) -> int:
-    """A limit in bytes from a number or a text like "500MB" or "1.5GiB"."""
-    try:
-        limit = parse_bytes(size)
-    except (InputError, ValueError, OverflowError):
-        limit = 0
-    if limit < 1:
-        raise InputError(f"--max-size {brief(size, 40)!r} is not a size above 0; write for instance '500MB' or '4GiB'")
-    return limit
-
-
-def readable_bytes(size: int) -> str:
-    """A number of bytes for people: "3.7 MiB"."""
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size} bytes"
-
-
-def _check_limit(path: Path, verb: str, size: int, limit: int) -> None:
-    if size > limit:
-        raise FileError(
-            f"{path} {verb} {readable_bytes(size)} ({size} bytes), more than the limit of {readable_bytes(limit)} "
-            f"({limit} bytes); raise it with --max-size if the file is what it should be"
-        )
-
-
-def _check_archive(path: Path, limit: int) -> None:
-    """Refuses archives that torch.save did not write, or that would unpack to more than the limit."""
-    try:
-        with path.open("rb") as file:
-            file.seek(-_ZIP_END_BYTES, 2)
-            end = file.read()
-        # An archive with a comment could show torch's reader another directory than the one checked here.
-        if not end.startswith(_ZIP_END) or end[20:] != b"\0\0":
-            raise FileError(f"{path} is a torch.save archive without its end: truncated or damaged")
-        directory = int.from_bytes(end[12:16], "little")
-        if directory != 0xFFFFFFFF and directory > 46 * _MOST_RECORDS:
-            raise FileError(f"{path} lists {readable_bytes(directory)} of records; valid: at most {_MOST_RECORDS}")
-        with zipfile.ZipFile(path) as archive:
-            records = archive.infolist()
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError, MemoryError) as error:
-        raise FileError(
-            f"{path} is not a readable torch.save archive (truncated or damaged?): {brief(error)}"
-        ) from error
-    _check_limit(path, "unpacks to", sum(record.file_size for record in records), limit)
-    names = [record.filename for record in records]
-    inner = {name.partition("/")[2] for name in names}
-    if "constants.pkl" in inner or any(name.startswith("code/") for name in inner):
-        raise FileError(f"{path} is a TorchScript archive, which holds code; {_ADVICE}")
-    if "data.pkl" not in inner:
-        raise FileError(f"{path} is a zip file, but torch.save did not write it; {_ADVICE}")
-    if len(set(names)) < len(names) or any(record.compress_type for record in records):
-        raise FileError(f"{path} has doubled or compressed records, which torch.save does not write; {_ADVICE}")
 
 
 def _torch_load(path: Path) -> Any:
@@ -151,7 +90,7 @@ def _torch_load(path: Path) -> Any:
         asked = f" (it asks for {named[1]})" if named else ""
         raise FileError(
             f"{path} holds more than tensors and plain values{asked}, and loading it could run code; "
-            f"nothing of it was run; {_ADVICE}"
+            f"nothing of it was run; {ADVICE}"
         ) from None
     except Exception as error:  # a damaged pickle makes torch raise anything
         raise FileError(
@@ -163,7 +102,7 @@ def _torch_load(path: Path) -> Any:
 def _unwrapped(content: Any, path: Path) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """The state dict of a checkpoint, and what was left out."""
     if not isinstance(content, Mapping):
-        raise FileError(f"{path} holds a {type(content).__name__}, not a state dict; {_ADVICE}")
+        raise FileError(f"{path} holds a {type(content).__name__}, not a state dict; {ADVICE}")
     found = [name for name in WRAPPINGS if isinstance(content.get(name), Mapping)]
     if len(found) > 1:
         raise FileError(f"{path} holds a state dict under each of {', '.join(found)}; save the one that is meant")
@@ -185,7 +124,7 @@ def _checked_names(values: Mapping[Any, Any], path: Path) -> dict[str, torch.Ten
     for name, value in values.items():
         _check_name(name, path)
         if not isinstance(value, torch.Tensor):
-            raise FileError(f"{path} holds a {type(value).__name__} under {name!r}, not a tensor; {_ADVICE}")
+            raise FileError(f"{path} holds a {type(value).__name__} under {name!r}, not a tensor; {ADVICE}")
         tensors[name] = value.detach()
     return tensors
 
@@ -210,7 +149,7 @@ def _check_total(path: Path, tensors: Mapping[str, torch.Tensor], limit: int) ->
             raise FileError(f"{path} holds {name!r} as a quantised tensor; valid: plain ones (save .dequantize())")
         if tensor.device.type != "cpu":
             raise FileError(f"{path} holds {name!r} without its numbers (device {tensor.device.type})")
-    _check_limit(path, "unpacks to", sum(each.numel() * each.element_size() for each in tensors.values()), limit)
+    check_limit(path, "unpacks to", sum(each.numel() * each.element_size() for each in tensors.values()), limit)
 
 
 def _check_numbers(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
