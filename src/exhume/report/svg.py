@@ -1,0 +1,113 @@
+"""Drawings that take the colours of the page: matplotlib figures as SVG markup with CSS variables for colours.
+
+Figures are drawn with placeholder colours, one for each role, which become `var(--role)` in the markup. It is the same
+on every run, scales with the page, and its ids are its own on a page with several drawings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from exhume.figures import style
+from exhume.report.content import Chart
+
+# Colours that no drawing of ours uses for themselves, by the CSS variable that takes their place.
+_ROLES = ("ink", "muted", "accent", "line", "leak", "ok", "partial", *(f"other-{index}" for index in range(1, 6)))
+COLOURS = {role: f"#0a0b{index:02x}" for index, role in enumerate(_ROLES, start=16)}
+OTHERS = tuple(COLOURS[f"other-{index}"] for index in range(1, 6))
+_SIZE = (7.0, 3.6)  # inches of 72 points: letters of 9 points are 12.5 pixels high where the page is 700 wide
+SMALL = 8.5
+
+_SETTINGS: Any = {
+    "svg.fonttype": "none",
+    "font.size": 9.5,
+    "text.parse_math": False,
+    "text.color": COLOURS["ink"],
+    "axes.labelcolor": COLOURS["ink"],
+    "axes.edgecolor": COLOURS["muted"],
+    "xtick.color": COLOURS["muted"],
+    "ytick.color": COLOURS["muted"],
+    "xtick.labelcolor": COLOURS["ink"],
+    "ytick.labelcolor": COLOURS["ink"],
+    "grid.color": COLOURS["line"],
+    "legend.labelcolor": COLOURS["ink"],
+}
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+")
+
+
+@contextmanager
+def sheet(size: tuple[float, float] = _SIZE) -> Iterator[tuple[Figure, Any]]:
+    """A figure and its axes, to be drawn on and turned into a chart within the block."""
+    with matplotlib.rc_context(_SETTINGS):
+        drawing, (axis,) = style.figure(size=size)
+        axis.grid(alpha=1.0, linewidth=0.6, color=COLOURS["line"])
+        drawing.patch.set_visible(False)
+        axis.patch.set_visible(False)
+        yield drawing, axis
+
+
+def chart(drawing: Figure, *, title: str, description: str, caption: str = "") -> Chart:
+    """The figure as a chart of a page."""
+    return Chart(title, _markup(drawing, title, description), description, caption)
+
+
+def printable(text: str, most: int = 60) -> str:
+    """A text on one line, of letters that XML allows, shortened if it is long."""
+    plain = _UNPRINTABLE.sub(" ", text).strip()
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
+def number(value: float) -> str:
+    """A number of three digits, or a whole one with all of its own."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
+
+
+def powers(axis: Any) -> None:
+    """Ticks of a log axis at powers of ten, few enough to be read."""
+    axis.set_major_locator(LogLocator(numticks=8))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: _power(value))
+
+
+def _power(value: float) -> str:
+    if 1e-3 < value < 1e6:
+        return f"{value:,g}"
+    return f"10{str(round(math.log10(value))).translate(_SUPERSCRIPTS)}" if value > 0 else ""
+
+
+def _markup(drawing: Figure, title: str, description: str) -> str:
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": title}):
+        drawing.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue().decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # A style element would hold for the whole page, and the page's policy forbids it; what it says is inherited.
+    text = re.sub(r"\s*<style[^>]*>.*?</style>", "", text, flags=re.DOTALL)
+    for role, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{role})")
+    own = "c" + hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:10]
+    text = re.sub(r'\bid="', f'id="{own}-', text)
+    text = re.sub(r'(href="|url\()#', rf"\1#{own}-", text)
+    head, _, rest = text.partition(">")
+    head = re.sub(r'\s(width|height)="[^"]*"', "", head)
+    head += f' role="img" aria-labelledby="{own}-title {own}-desc" class="chart" stroke-linejoin="round"'
+    words = (
+        f'<title id="{own}-title">{escape(printable(title, 200))}</title>'
+        f'<desc id="{own}-desc">{escape(printable(description, 2000))}</desc>'
+    )
+    return f"{head}>{words}{rest}".strip()
