@@ -15,7 +15,7 @@ import operator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from exhume import activations
+from exhume import activations, fragments
 from exhume.activations import Activation
 from exhume.errors import InputError
 from exhume.width_bound import sufficient_width as sufficient_width
@@ -94,6 +94,25 @@ class Forecast:
     def to_json(self) -> dict[str, Any]:
         """Every field and the sentence, as plain JSON values."""
         return {**asdict(self), "sentence": self.sentence}
+
+    def _repr_html_(self) -> str:
+        """The sentence, the sizes and this model's place on the law's axis, for notebooks."""
+        unit, axis = self.num_parameters / self.ratio, "p/dn" if self.subspace_dim is None else "p/rn"
+        walls = {"labels fit": self.num_samples * self.num_outputs, "wall": self.smallest_parameters}
+        walls["dependable"] = self.comfortable_parameters
+        colours = {LABELS_ONLY: fragments.WEAK, GREY_ZONE: fragments.MIDDLING, RECONSTRUCTIBLE: fragments.STRONG}
+        sizes = {"p": self.num_parameters, "d": self.input_dim, "r": self.subspace_dim, "n": self.num_samples}
+        sizes |= {"of them known": self.known_samples, "k": self.num_outputs}
+        scale = fragments.scale(
+            [fragments.Mark(place / unit, f"{name} {place / unit:.3g}") for name, place in walls.items()],
+            fragments.Mark(self.ratio, f"{axis} = {self.ratio:.3g}"),
+            ["#a8b0b8", *colours.values()],
+            f"{axis} is {self.ratio:.3g}, {self.verdict}; the wall is at {self.smallest_parameters / unit:.3g}",
+        )
+        badge = fragments.badge(self.verdict, colours.get(self.verdict, fragments.WEAK))
+        listed = ", ".join([f"{name} = {size:,}" for name, size in sizes.items() if size] + [self.activation])
+        reason = self.sentence.partition(": ")[2]
+        return fragments.frame(fragments.line(badge, reason), scale, fragments.line(listed))
 
 
 @dataclass(frozen=True)

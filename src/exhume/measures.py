@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
@@ -20,6 +22,7 @@ PSNR_CEILING = 100.0  # decibels given to (nearly) identical pictures: infinity 
 _SSIM_WINDOW = 11  # of the usual Gaussian window
 
 RowMap = Callable[[Tensor], Tensor]
+Array = Tensor | NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,30 @@ class Matching:
     def errors_up_to_sign(self) -> Tensor:
         """The smaller distance of each pair: one sign per sample is forgiven."""
         return torch.minimum(self.errors, self.mirrored_errors)  # (q,)
+
+
+def as_rows(name: str, values: Array, truth: Tensor | None = None) -> Tensor:
+    """The values as a finite float64 matrix in main memory, with as many columns as the truth; or an error."""
+    rows = torch.as_tensor(values).detach().to("cpu", torch.float64)
+    if rows.dim() != 2:
+        raise InputError(f"{name} has shape {tuple(rows.shape)}; valid: two dimensions, (samples, inputs)")
+    if not bool(rows.isfinite().all()):
+        bad = int((~rows.isfinite().all(1)).nonzero()[0])
+        raise InputError(f"{name} holds NaN or infinity, first in row {bad}; valid: finite numbers")
+    if truth is not None and rows.shape[1] != truth.shape[1]:
+        raise InputError(f"{name} has {rows.shape[1]} inputs a row; valid: {truth.shape[1]}, as truth has")
+    return rows
+
+
+def as_truth(values: Array) -> Tensor:
+    """The truth as rows; there is one at least, and none is zero, since errors are relative to their norms."""
+    rows = as_rows("truth", values)
+    if not len(rows):
+        raise InputError("truth has no rows; valid: at least one")
+    zero = (rows == 0).all(1)
+    if bool(zero.any()):
+        raise InputError(f"row {int(zero.nonzero()[0])} of truth is zero; valid: rows with a positive norm")
+    return rows
 
 
 def on_sphere(rows: Tensor, radius: float | Tensor | None = None) -> Tensor:
@@ -132,6 +159,25 @@ def picture_scores(to_pictures: RowMap, rows: Tensor, truth: Tensor) -> tuple[li
     if not isinstance(ssim, Tensor):
         raise TypeError("torchmetrics returned an SSIM image although none was asked for")
     return psnr.clamp(max=PSNR_CEILING).reshape(-1).tolist(), ssim.reshape(-1).tolist()
+
+
+def matched_picture_scores(
+    to_pictures: RowMap | None,
+    rows: Tensor,
+    truth: Tensor,
+    matching: Matching,
+    signs_known: bool,
+    norms_known: bool,
+) -> tuple[list[float], list[float]]:
+    """PSNR and SSIM of every pair, with the truth's norm and sign where the reconstruction claims none."""
+    if to_pictures is None or not len(matching.rows):
+        return [], []
+    shown, true_rows = rows[matching.rows], truth[matching.truth_indices]
+    if not norms_known:
+        shown = on_sphere(shown, true_rows.norm(dim=1))
+    if not signs_known:
+        shown = torch.where((matching.mirrored_errors < matching.errors)[:, None], -shown, shown)
+    return picture_scores(to_pictures, shown, true_rows)
 
 
 def label_scores(labels: Tensor, true_labels: Tensor) -> tuple[float | None, float | None]:

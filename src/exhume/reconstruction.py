@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
-from exhume import files
-from exhume.certificate import Certificate
+from exhume import files, fragments
+from exhume.certificate import APPROXIMATE, EXACT, Certificate
 from exhume.errors import FileError, InputError
 from exhume.knowledge import Knowledge
 
 _TENSORS = "reconstruction.safetensors"
 _RESULT = "result.json"
 _KNOWN = "known."
+_SHOWN, _SHOWN_NUMBERS = 20, 8  # samples, and numbers of each, that a notebook shows
 
 
 class Stop(StrEnum):
@@ -125,6 +126,29 @@ class Reconstruction:
         lines += [f"  {note}" for note in (self.knowledge.sentence(), *self.notes)]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """Verdict, reason and the samples, the most certain first, for notebooks."""
+        certificate = self.certificate
+        facts = {
+            "samples": f"{self.samples.shape[0]} of dimension {self.samples.shape[1]}, by {self.method}",
+            "relative residual": f"{certificate.residual:.2e} (rounding alone: {certificate.floor:.1e})",
+            "equations": f"{certificate.equations:,} for {certificate.unknowns:,} unknowns",
+        }
+        if certificate.predicted_error is not None:
+            worst = max(certificate.predicted_errors)
+            facts["expected error"] = f"{certificate.predicted_error:.1e} on average, {worst:.1e} at worst"
+        determined = {"signs": self.signs_determined, "norms": self.norms_determined}
+        if not all(determined.values()):
+            facts["left open"] = " and ".join(name for name, known in determined.items() if not known)
+        facts["cost"] = f"{self.steps:,} steps, {self.passes:,.0f} feature passes, {self.seconds:.1f} s"
+        said = dict.fromkeys((certificate.reason, self.stop.sentence))
+        return fragments.frame(
+            fragments.line(fragments.badge(certificate.verdict, _colour(certificate.verdict)), *said),
+            fragments.facts(facts.items()),
+            _shown(self),
+            fragments.folded("What was known and decided", (self.knowledge.sentence(), *self.notes)),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Everything but the tensors."""
         return {
@@ -182,3 +206,30 @@ class Reconstruction:
 
 def _read_certificate(value: dict[str, Any]) -> Certificate:
     return Certificate(**{**value, "predicted_errors": tuple(value["predicted_errors"])})
+
+
+def _colour(verdict: str) -> str:
+    return {EXACT: fragments.STRONG, APPROXIMATE: fragments.MIDDLING}.get(verdict, fragments.WEAK)
+
+
+def _shown(result: Reconstruction) -> fragments.Markup:
+    """The first samples by certainty: pictures if they are some, else their first numbers, with error bars."""
+    bars = dict(enumerate(result.certificate.predicted_errors))
+    rows = sorted(range(len(result.samples)), key=lambda row: bars.get(row, 0.0))[:_SHOWN]
+    errors = [f"\N{PLUS-MINUS SIGN} {bars[row]:.1e}" if row in bars else "no error bar" for row in rows]
+    count, order = len(result.samples), "the most certain first" if bars else "in no order"
+    heading = f"{len(rows)} of {count} samples" if len(rows) < count else f"All {count} samples"
+    shape = fragments.picture_shape(result.input_shape)
+    if shape is not None:
+        uris = [fragments.picture_uri(result.samples[row], shape) for row in rows]
+        names = [f"Recovered sample {row}" for row in rows]
+        heading = f"{heading}, {order}, each stretched to its own range:"
+        return fragments.Markup(fragments.line(heading) + fragments.pictures(uris, names, errors))
+    shown = min(int(result.samples.shape[1]), _SHOWN_NUMBERS)
+    rest = [] if shown == result.samples.shape[1] else ["\N{HORIZONTAL ELLIPSIS}"]
+    lines = [
+        [row, error, *(f"{value:.4g}" for value in result.samples[row, :shown].tolist()), *rest]
+        for row, error in zip(rows, errors, strict=True)
+    ]
+    columns = ["row", "error bar", *(f"x{place}" for place in range(shown)), *rest]
+    return fragments.Markup(fragments.line(f"{heading}, {order}:") + fragments.table(columns, lines))

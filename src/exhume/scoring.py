@@ -11,17 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from exhume import measures
+from exhume import fragments, measures
 from exhume.errors import InputError
-from exhume.measures import Matching, RowMap
+from exhume.measures import Array, Matching, RowMap
 
 # The error below which a sample counts as recovered. Chance is near sqrt(2); a picture at 0.1 is the same picture.
 RECOVERED_BELOW = 0.1
-
-Array = Tensor | NDArray[Any]
+_ENDS = 5  # pairs at either end that a notebook shows
 
 
 @dataclass(frozen=True)
@@ -116,6 +114,32 @@ class Score:
         }
         return "\n".join(lines + [f"  {name} {value:.3g}" for name, value in named.items() if value is not None])
 
+    def _repr_html_(self) -> str:
+        """What came back, the errors beside what chance gets, and the best and worst pairs, for notebooks."""
+        colour = fragments.STRONG if self.recovered == self.num_samples else fragments.MIDDLING
+        share = fragments.badge(
+            f"{self.recovered} of {self.num_samples} recovered", colour if self.recovered else fragments.WEAK
+        )
+        errors = [("error", self.error), ("error up to sign", self.error_up_to_sign)]
+        chance = [("random directions get", self.baseline_random), ("non-members get", self.baseline_non_members)]
+        extras = [("PSNR", self.psnr), ("SSIM", self.ssim), ("label accuracy", self.label_accuracy)]
+        extras += [("label error", self.label_error), ("known beforehand", len(self.known) or None)]
+        extras += [
+            ("without a row", self.missing or None),
+            ("rows too many", len(self.duplicates + self.strays) or None),
+        ]
+        ranked = sorted(self.matches, key=lambda match: match.error_up_to_sign)
+        shown = ranked if len(ranked) <= 2 * _ENDS else ranked[:_ENDS] + ranked[-_ENDS:]
+        pairs = [(each.truth_index, each.row, f"{each.error:.2g}", f"{each.error_up_to_sign:.2g}") for each in shown]
+        columns = ("true sample", "row", "error", "up to sign")
+        heading = "Pairs, the best first" if shown is ranked else f"The {_ENDS} best and the {_ENDS} worst pairs"
+        return fragments.frame(
+            fragments.line(share, f"{self.recovered_up_to_sign} up to sign; {self.compared} compared."),
+            fragments.facts((name, f"{value:.3g}") for name, value in errors + chance + extras if value is not None),
+            fragments.line(f"{heading}:"),
+            fragments.table(columns, pairs),
+        )
+
 
 def score(
     result: Any,
@@ -172,16 +196,17 @@ def score_samples(
         features: from inputs (b, d) to features (b, p); gives the residual of Eq. (167).
         seed: of the random directions.
     """
-    true_rows = _truth(truth)  # (n, d)
-    rows = _rows("samples", samples, true_rows)  # (m, d)
+    true_rows = measures.as_truth(truth)  # (n, d)
+    rows = measures.as_rows("samples", samples, true_rows)  # (m, d)
     place = (lambda vectors: vectors) if norms_known else measures.on_sphere
     everything, x_hat = place(true_rows), place(rows)
-    held = true_rows[:0] if known is None else _rows("known", known, true_rows)
+    held = true_rows[:0] if known is None else measures.as_rows("known", known, true_rows)
     left = measures.left_to_find(everything, place(held), RECOVERED_BELOW)
     x = everything[left]
     signed, loose = (measures.match(x, x_hat, up_to_sign=forgiving) for forgiving in (False, True))
     loose = replace(loose, truth_indices=left[loose.truth_indices])
-    psnr, ssim = _picture_scores(to_pictures, rows, true_rows, loose, signs_known, norms_known)
+    others = None if non_members is None else place(measures.as_rows("non_members", non_members, x))
+    psnr, ssim = measures.matched_picture_scores(to_pictures, rows, true_rows, loose, signs_known, norms_known)
     duplicates, strays = _extras(everything, x_hat, loose)
     accuracy, label_error = _label_scores(labels, true_labels, loose, len(everything), len(x_hat))
     return Score(
@@ -197,7 +222,7 @@ def score_samples(
         strays=strays,
         matches=_matches(loose, psnr, ssim),
         baseline_random=_baseline(x, measures.random_directions(x, seed)),
-        baseline_non_members=None if non_members is None else _baseline(x, place(_rows("non_members", non_members, x))),
+        baseline_non_members=None if others is None else _baseline(x, others),
         psnr=sum(psnr) / len(psnr) if psnr else None,
         ssim=sum(ssim) / len(ssim) if ssim else None,
         orthogonal_residual=_residual(features, samples, torch.as_tensor(truth)[left]) if features else None,
@@ -205,30 +230,6 @@ def score_samples(
         label_error=label_error,
         known=tuple(sorted(set(range(len(everything))) - set(left.tolist()))),
     )
-
-
-def _rows(name: str, values: Array, truth: Tensor | None = None) -> Tensor:
-    """The values as a finite float64 matrix in main memory, with as many columns as the truth; or an error."""
-    rows = torch.as_tensor(values).detach().to("cpu", torch.float64)
-    if rows.dim() != 2:
-        raise InputError(f"{name} has shape {tuple(rows.shape)}; valid: two dimensions, (samples, inputs)")
-    if not bool(rows.isfinite().all()):
-        bad = int((~rows.isfinite().all(1)).nonzero()[0])
-        raise InputError(f"{name} holds NaN or infinity, first in row {bad}; valid: finite numbers")
-    if truth is not None and rows.shape[1] != truth.shape[1]:
-        raise InputError(f"{name} has {rows.shape[1]} inputs a row; valid: {truth.shape[1]}, as truth has")
-    return rows
-
-
-def _truth(values: Array) -> Tensor:
-    """The truth as rows; there is one at least, and none is zero, since errors are relative to their norms."""
-    rows = _rows("truth", values)
-    if not len(rows):
-        raise InputError("truth has no rows; valid: at least one")
-    zero = (rows == 0).all(1)
-    if bool(zero.any()):
-        raise InputError(f"row {int(zero.nonzero()[0])} of truth is zero; valid: rows with a positive norm")
-    return rows
 
 
 def _mean(errors: Tensor, count: int) -> float:
@@ -259,25 +260,6 @@ def _matches(matching: Matching, psnr: list[float], ssim: list[float]) -> tuple[
     columns = (matching.truth_indices, matching.rows, matching.errors, matching.errors_up_to_sign, flipped)
     pairs = zip(*(column.tolist() for column in columns), psnr or nothing, ssim or nothing, strict=True)
     return tuple(Match(*pair) for pair in pairs)
-
-
-def _picture_scores(
-    to_pictures: RowMap | None,
-    rows: Tensor,
-    truth: Tensor,
-    matching: Matching,
-    signs_known: bool,
-    norms_known: bool,
-) -> tuple[list[float], list[float]]:
-    """PSNR and SSIM of every pair, with the truth's norm and sign where the reconstruction claims none."""
-    if to_pictures is None or not len(matching.rows):
-        return [], []
-    shown, true_rows = rows[matching.rows], truth[matching.truth_indices]
-    if not norms_known:
-        shown = measures.on_sphere(shown, true_rows.norm(dim=1))
-    if not signs_known:
-        shown = torch.where((matching.mirrored_errors < matching.errors)[:, None], -shown, shown)
-    return measures.picture_scores(to_pictures, shown, true_rows)
 
 
 def _label_scores(
