@@ -31,6 +31,7 @@ class Subject:
         score: of the result against the truth.
         class_names: of the outputs, for labels.
         defences: what the same attack found on altered copies.
+        notes: what else is worth telling.
         provenance: versions, files, dates.
         redacted: blur pictures and withhold values.
     """
@@ -47,5 +48,6 @@ class Subject:
     score: Score | None = None
     class_names: Sequence[str] = ()
     defences: Sequence[Outcome] = ()
+    notes: Sequence[str] = ()
     provenance: Sequence[Fact] = field(default_factory=tuple)
     redacted: bool = False

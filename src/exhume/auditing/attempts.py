@@ -1,0 +1,109 @@
+"""Attacks within a budget: those that fit a model one after the other, until one vouches for what it found.
+
+Which result counts is decided by certificates alone; the truth has no say.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from exhume import attacks
+from exhume.attacks import Progress
+from exhume.auditing.settings import AUTO, Settings
+from exhume.certificate import APPROXIMATE, EXACT, FAILED
+from exhume.errors import InputError
+from exhume.reconstruction import Reconstruction
+from exhume.target import Target
+
+ProgressOf = Callable[[str], AbstractContextManager[Progress | None]]
+_RANK = {EXACT: 0, APPROXIMATE: 1, FAILED: 2}
+# A typical predicted error up to which a result is good enough not to try another attack.
+_GOOD = 0.1
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attack that was tried.
+
+    Attributes:
+        method: its name.
+        result: what it found; None if it could not be run.
+        reason: why it could not.
+    """
+
+    method: str
+    result: Reconstruction | None = None
+    reason: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """How it went, in words."""
+        if self.result is None:
+            return f"{self.method} could not be run: {self.reason}"
+        result = self.result
+        return f"{self.method}: {result.certificate.verdict}, {result.passes:,.0f} passes. {result.stop.sentence}"
+
+
+def attempt(target: Target, settings: Settings, progress_of: ProgressOf | None = None) -> list[Attempt]:
+    """Runs the attack that the settings name, or those that fit, each with what is left of the budget."""
+    ends_at, passes_left = time.monotonic() + settings.budget_seconds, settings.budget_passes
+    attempts: list[Attempt] = []
+    for method in fitting(target) if settings.method == AUTO else (settings.method,):
+        seconds_left = ends_at - time.monotonic()
+        if attempts and (passes_left <= 0 or seconds_left <= 0):
+            attempts.append(Attempt(method, reason="the budget was spent before"))
+            continue
+        tried = _tried(target, method, settings.seed, passes_left, max(seconds_left, 1e-3), progress_of)
+        attempts.append(tried)
+        if tried.result is not None:
+            passes_left -= tried.result.passes
+            if _good(tried.result):
+                break
+    return attempts
+
+
+def best(attempts: Sequence[Attempt]) -> Reconstruction | None:
+    """The result with the best certificate: the surest verdict, then the smallest predicted error, then residual."""
+    results = [each.result for each in attempts if each.result is not None]
+    return min(results, key=_order, default=None)
+
+
+def refusal(attempts: Sequence[Attempt]) -> str:
+    """Why there is no result."""
+    return " ".join(f"{each.method}: {each.reason}." for each in attempts if each.reason)
+
+
+def fitting(target: Target) -> tuple[str, ...]:
+    """The attacks worth trying: inside the first layer's subspace where its initial weights are known, then in full."""
+    moved = target.known_model is not None and target.knowledge.initial_body == "known"
+    return ("subspace", "exact") if moved or target.knowledge.subspace is not None else ("exact",)
+
+
+def _tried(
+    target: Target, method: str, seed: int, passes: float, seconds: float, progress_of: ProgressOf | None
+) -> Attempt:
+    try:
+        with (progress_of or _silent)(method) as report:
+            result = attacks.build(method)(target, seed=seed, max_passes=passes, max_seconds=seconds, progress=report)
+    except InputError as error:
+        return Attempt(method, reason=str(error))
+    return Attempt(method, result)
+
+
+def _silent(_: str) -> AbstractContextManager[Progress | None]:
+    return nullcontext(None)
+
+
+def _good(result: Reconstruction) -> bool:
+    expected = result.certificate.predicted_error
+    return result.certificate.verdict != FAILED and expected is not None and expected < _GOOD
+
+
+def _order(result: Reconstruction) -> tuple[float, ...]:
+    certificate = result.certificate
+    expected = math.inf if certificate.predicted_error is None else certificate.predicted_error
+    return _RANK[certificate.verdict], expected, certificate.residual

@@ -1,0 +1,179 @@
+"""The outcome of an audit: verdict, forecast, reconstruction, score, defences, and what exceeded its threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from exhume.auditing.attempts import Attempt
+from exhume.auditing.given import Given
+from exhume.auditing.settings import Settings
+from exhume.auditing.thresholds import Threshold
+from exhume.defences import Outcome
+from exhume.law import Forecast
+from exhume.reconstruction import Reconstruction
+from exhume.report import Fact, Report, page
+from exhume.report.build import of_subject
+from exhume.report.findings import Findings
+from exhume.report.findings import of as findings_of
+from exhume.report.subject import Subject
+from exhume.scoring import Score
+
+_FRAME = 800  # pixels that a page takes in a notebook
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        settings: what was asked.
+        forecast: the law's word; None if the number of samples is known neither beforehand nor from the attack.
+        result: the reconstruction with the best certificate; None if no attack could be run.
+        score: of it against the truth, if that was given.
+        attempts: every attack that was tried.
+        defences: what the attack found on altered copies.
+        given: the owner's data.
+        input_shape: of one sample.
+        notes: what else is worth telling.
+        provenance: versions, files and dates.
+        folder: where it was written; None if it was not.
+    """
+
+    settings: Settings
+    forecast: Forecast | None
+    result: Reconstruction | None
+    score: Score | None
+    attempts: tuple[Attempt, ...]
+    defences: tuple[Outcome, ...]
+    given: Given
+    input_shape: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    provenance: tuple[Fact, ...] = ()
+    folder: Path | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why there is no result."""
+        return " ".join(f"{each.method}: {each.reason}." for each in self.attempts if each.reason)
+
+    @cached_property
+    def subject(self) -> Subject:
+        """What the report tells of."""
+        return Subject(
+            name=self.settings.title,
+            result=self.result,
+            forecast=self.forecast,
+            input_shape=self.input_shape,
+            reason=self.reason,
+            picture=self.given.picture,
+            table=self.given.table,
+            truth=self.given.inputs,
+            true_labels=self.given.labels,
+            score=self.score,
+            class_names=self.settings.classes,
+            defences=self.defences,
+            provenance=self.provenance,
+            notes=self.notes,
+            redacted=self.settings.redact,
+        )
+
+    @cached_property
+    def report(self) -> Report:
+        """The page as plain values."""
+        return of_subject(self.subject)
+
+    @cached_property
+    def findings(self) -> Findings:
+        """Counts of what was shown."""
+        return findings_of(self.subject)
+
+    @property
+    def measured(self) -> Mapping[str, Any]:
+        """What thresholds are compared with; None where it could not be measured."""
+        score, found, truth = self.score, self.findings, self.given.inputs
+        recovered = None
+        if score is not None:
+            recovered = score.recovered_up_to_sign if found.up_to_sign else score.recovered
+        elif self.result is None and truth is not None:
+            recovered = 0  # nothing came back
+        sought = score.num_samples if score is not None else 0 if truth is None else len(truth)
+        certificate = self.result.certificate if self.result is not None else None
+        counts = certificate or self.forecast
+        return {
+            "recovered": recovered,
+            "share": None if recovered is None else recovered / max(sought, 1),
+            "certain": found.vouched,
+            "error": None if score is None else score.error_up_to_sign if found.up_to_sign else score.error,
+            "predicted_error": certificate.predicted_error if certificate else None,
+            "ratio": None if counts is None else counts.equations / max(counts.unknowns, 1),
+            "verdict": certificate.verdict if certificate else None,
+            "law": self.forecast.verdict if self.forecast else None,
+        }
+
+    @property
+    def exceeded(self) -> tuple[Threshold, ...]:
+        """The thresholds of `fail_on` that were reached."""
+        return tuple(each for each in self.settings.fail_on if each.reached_by(self.measured))
+
+    @property
+    def passed(self) -> bool:
+        """Whether no threshold was reached."""
+        return not self.exceeded
+
+    def summary(self) -> str:
+        """The verdict in plain lines, for a terminal."""
+        verdict = self.report.verdict
+        lines = [f"{self.settings.title}: {verdict.headline}", *(f"  {each}" for each in verdict.sentences)]
+        lines += [f"  {each.sentence}" for each in self.attempts]
+        if self.exceeded:
+            lines.append(f"  FAILED: reached {', '.join(map(str, self.exceeded))}")
+        elif self.settings.fail_on:
+            lines.append(f"  passed: {', '.join(map(str, self.settings.fail_on))} not reached")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but tensors and the history, as plain JSON."""
+        return {
+            "name": self.settings.title,
+            "verdict": {"level": self.report.verdict.level.value, "headline": self.report.verdict.headline},
+            "measured": dict(self.measured),
+            "passed": self.passed,
+            "exceeded": [str(each) for each in self.exceeded],
+            "forecast": self.forecast.to_json() if self.forecast else None,
+            "method": self.result.method if self.result else None,
+            "attempts": [
+                {"method": each.method, "reason": each.reason or None, **_brief(each)} for each in self.attempts
+            ],
+            "score": self.score.to_json() if self.score else None,
+            "defences": [each.to_json() for each in self.defences],
+            "notes": list(self.notes),
+        }
+
+    def write_report(self, path: Path) -> None:
+        """Writes the page, readable by its owner alone."""
+        page.write(self.report, path)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, for a notebook."""
+        return (
+            f'<iframe srcdoc="{escape(page.render(self.report))}" title="{escape(self.report.title)}" '
+            f'sandbox="allow-scripts allow-downloads" width="100%" height="{_FRAME}"></iframe>'
+        )
+
+
+def _brief(attempt: Attempt) -> dict[str, Any]:
+    result, said = attempt.result, {"method": attempt.method, "reason": attempt.reason or None}
+    if result is None:
+        return said
+    return said | {
+        "verdict": result.certificate.verdict,
+        "stop": result.stop.value,
+        "passes": result.passes,
+        "seconds": result.seconds,
+        "predicted_error": result.certificate.predicted_error,
+    }

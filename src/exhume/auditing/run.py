@@ -1,0 +1,198 @@
+"""One audit from beginning to end: forecast, attack within a budget, certify, score, measure defences, report."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import exhume
+from exhume import attacks, defences, scoring
+from exhume.auditing import folder
+from exhume.auditing.attempts import Attempt, ProgressOf, attempt, best
+from exhume.auditing.audited import Audit
+from exhume.auditing.given import Given, picture_format, table_format
+from exhume.auditing.opening import Opened, open_module, open_settings
+from exhume.auditing.settings import Settings
+from exhume.defences import Outcome, Release
+from exhume.displacement import Initial
+from exhume.errors import InputError
+from exhume.forecasts import forecast_of
+from exhume.law import Forecast
+from exhume.reconstruction import Reconstruction
+from exhume.report import Fact
+from exhume.scoring import Score
+from exhume.target import Target
+
+# Measures of an audit that need the truth.
+_BY_TRUTH = ("recovered", "share", "error")
+# Passes for an altered copy: so many times those of the attack on the model as it is, and no fewer than these.
+_MARGIN, _LEAST_PASSES = 5, 2000.0
+
+
+def audit(
+    model: nn.Module | Target | str | Path,
+    *,
+    initial: Initial | str | Path = "unknown",
+    truth: Any = None,
+    labels: Any = None,
+    held_out: Any = None,
+    held_out_labels: Any = None,
+    out: str | Path | None = None,
+    progress_of: ProgressOf | None = None,
+    **settings: Any,
+) -> Audit:
+    """Does this model carry its training set? Forecasts, attacks, certifies, scores, and writes a report.
+
+    Args:
+        model: a trained module; a target; or files: "mymodel.py:build" with `weights=...`, or a run folder.
+        initial: weights before training: a state dict, the head's weights, a file, "zero" or "unknown".
+        truth: the training inputs (n, ...), a data set of `exhume.data`, or a file; for the score alone.
+        labels: their labels.
+        held_out, held_out_labels: data of the same kind that were not trained on.
+        out: folder for the report and everything behind it; None writes nothing.
+        progress_of: makes a context of progress for an attack's name; None shows nothing.
+        settings: fields of `exhume.auditing.Settings`: head, input_shape, num_samples, know, budget_seconds, ...
+
+    Returns:
+        What was found; `.summary()` says it, `.report` is the page, `.passed` compares it with `fail_on`.
+    """
+    data = {"truth": truth, "labels": labels, "held_out": held_out, "held_out_labels": held_out_labels}
+    paths = {name: Path(value) for name, value in data.items() if isinstance(value, str | Path)}
+    values = {name: value for name, value in data.items() if value is not None and name not in paths}
+    if paths and values:
+        raise InputError(f"give files or arrays, not both: {', '.join(paths)} and {', '.join(values)}")
+    if isinstance(model, nn.Module | Target):
+        chosen = Settings(name=settings.pop("name", type(model).__name__), **paths, **settings)
+        opened = _opened(model, Given.read(chosen) if paths else Given.of(**data), initial, chosen)
+    else:
+        if values:
+            raise InputError(f"a model from files takes its data from files too; {', '.join(values)} is in memory")
+        source = {"run": Path(model)} if Path(model).is_dir() else {"model": str(model)}
+        chosen = Settings(**source, initial=initial, **paths, **settings)
+        opened = open_settings(chosen)
+    return conduct(opened, chosen, out=None if out is None else Path(out), progress_of=progress_of)
+
+
+def audit_settings(settings: Settings, out: Path | None = None, progress_of: ProgressOf | None = None) -> Audit:
+    """The audit of a model from files."""
+    return conduct(open_settings(settings), settings, out=out, progress_of=progress_of)
+
+
+def conduct(opened: Opened, settings: Settings, *, out: Path | None, progress_of: ProgressOf | None) -> Audit:
+    """Attacks first; only then are the owner's data compared with what came back."""
+    _check_thresholds(settings, opened.given)
+    if out is not None:
+        folder.check(out)
+    attempts = attempt(opened.target, settings, progress_of)
+    result = best(attempts)
+    audited = Audit(
+        settings=settings,
+        forecast=_forecast(opened.target, result),
+        result=result,
+        score=_scored(result, opened),
+        attempts=tuple(attempts),
+        defences=_defended(opened, settings, result, progress_of),
+        given=opened.given,
+        input_shape=opened.target.input_shape,
+        notes=(*opened.notes, *_tried(attempts, result)),
+        provenance=_provenance(opened.target, settings),
+        folder=out,
+    )
+    if out is not None:
+        folder.save(audited, out)
+    return audited
+
+
+def _opened(model: nn.Module | Target, given: Given, initial: Any, settings: Settings) -> Opened:
+    given = Given(
+        given.inputs,
+        given.labels,
+        given.held_out,
+        given.held_out_labels,
+        given.picture or picture_format(settings),
+        given.table or table_format(settings),
+    )
+    if isinstance(model, Target):
+        return Opened(model, given.fitting(model.feature_map.input_dim, model.num_outputs))
+    if isinstance(initial, Path) or (isinstance(initial, str) and initial not in ("zero", "unknown")):
+        raise InputError(f"the initial weights of a module in memory are tensors, 'zero' or 'unknown', not {initial!r}")
+    return open_module(model, given, initial=initial, settings=settings)
+
+
+def _check_thresholds(settings: Settings, given: Given) -> None:
+    """A threshold that nothing could ever reach is a mistake, not a pass."""
+    if given.inputs is None:
+        for each in settings.fail_on:
+            if each.measure in _BY_TRUTH:
+                raise InputError(f"fail_on {each} needs the truth; give it, or use certain=1 or verdict=approximate")
+
+
+def _forecast(target: Target, result: Reconstruction | None) -> Forecast | None:
+    """The law's word, on the number of samples that is known or was found."""
+    known = target.knowledge
+    found = None if result is None else len(result.samples) + known.known_samples
+    count = known.count or found
+    return None if count is None else forecast_of(target, count)
+
+
+def _scored(result: Reconstruction | None, opened: Opened) -> Score | None:
+    given = opened.given
+    if result is None or given.inputs is None:
+        return None
+    return scoring.score(
+        result,
+        given.inputs,
+        non_members=given.held_out,
+        true_labels=given.labels,
+        to_pictures=given.picture.to_pictures if given.picture else None,
+    )
+
+
+def _defended(
+    opened: Opened, settings: Settings, result: Reconstruction | None, progress_of: ProgressOf | None
+) -> tuple[Outcome, ...]:
+    """The same attack on altered copies, each with a budget that would do for the model as it is many times over."""
+    if not settings.defences or result is None:
+        return ()
+    given = opened.given
+    release = Release(
+        opened.target, given.inputs, given.labels, given.held_out, given.held_out_labels, seed=settings.seed
+    )
+    return tuple(
+        defences.measure(
+            release,
+            attacks.build(result.method),
+            families=settings.defences,
+            undefended=result,
+            max_passes=min(settings.budget_passes, max(_MARGIN * result.passes, _LEAST_PASSES)),
+            seed=settings.seed,
+        )
+    )
+
+
+def _tried(attempts: Sequence[Attempt], result: Reconstruction | None) -> list[str]:
+    """What is to be said of attacks that do not have the last word."""
+    return [f"Also tried: {each.sentence}" for each in attempts if result is not None and each.result is not result]
+
+
+def _provenance(target: Target, settings: Settings) -> tuple[Fact, ...]:
+    facts = [
+        Fact("exhume", exhume.__version__),
+        Fact("torch", torch.__version__),
+        Fact("Python", platform.python_version()),
+        Fact("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
+        Fact("fingerprint of the target", target.fingerprint[:16]),
+        Fact("seed", str(settings.seed)),
+        Fact("budget", f"{settings.budget_passes:,.0f} feature passes, {settings.budget_seconds:,.0f} s"),
+    ]
+    for name in ("model", "architecture", "run", "weights", "initial", "head", "truth"):
+        value = getattr(settings, name)
+        if value is not None:
+            facts.append(Fact(name, str(value)))
+    return tuple(facts)

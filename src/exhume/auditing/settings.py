@@ -1,0 +1,217 @@
+"""What an audit is asked to do: the settings of one model, from Python, the command line or a YAML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
+
+from exhume import attacks
+from exhume.auditing.thresholds import Threshold
+from exhume.data import Column
+from exhume.defences import DEFENCES
+from exhume.errors import ExhumeError, FileError, InputError, unknown_name
+
+AUTO = "auto"
+ALL = "all"
+# A file of settings is written by hand; a larger one is something else.
+_LARGEST = 1 << 20
+_PATHS = ("run", "weights", "truth", "labels", "held_out", "held_out_labels")
+
+
+class Settings(BaseModel):
+    """One model to audit. Exactly one of `model`, `architecture` and `run` says what it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = ""
+    """What the report calls it; by default the file that it comes from."""
+    model: str | None = None
+    """A file and a factory in it, as `mymodel.py:build`: your own code, run only because it is named here."""
+    architecture: str | None = None
+    """An architecture that exhume knows: two-layer, mlp, resnet or vit."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Settings of that architecture, as far as the shapes of the weights do not show them."""
+    run: Path | None = None
+    """A run folder made by `exhume train`."""
+    weights: Path | None = None
+    """Trained weights, safetensors or a torch state dict; without them the factory returns a trained model."""
+    initial: Path | Literal["zero", "unknown"] = "unknown"
+    """Weights before training: a file, "zero" if the head started at zero, or "unknown"."""
+    head: str | None = None
+    """The layer that is attacked; by default the last linear one."""
+    input_shape: tuple[PositiveInt, ...] = ()
+    """Shape of one input."""
+    num_samples: PositiveInt | None = None
+    """How many samples the attacker is assumed to look for; by default as many as `truth` has, else estimated."""
+    truth: Path | None = None
+    """The training inputs, for the score alone: .npy, .npz, .csv, .safetensors, or a folder of pictures."""
+    labels: Path | None = None
+    """Their labels, if `truth` does not hold them."""
+    held_out: Path | None = None
+    """Data of the same kind that were not trained on, for the utility of defences and a baseline."""
+    held_out_labels: Path | None = None
+    standardise: Literal["none", "subset"] = "none"
+    """How columns of a table were standardised for training: not at all, or by the statistics of `truth` itself."""
+    label_column: str | None = None
+    """Which column of a table is the label."""
+    columns: tuple[Column, ...] = ()
+    """Names of the inputs of a table, with unit, mean and std if there are any; a table in `truth` has its own."""
+    classes: tuple[str, ...] = ()
+    """Names of the outputs."""
+    know: dict[str, Any] = Field(default_factory=dict)
+    """What else the attacker is assumed to know: fields of `exhume.Knowledge`, tensors as files."""
+    method: str = AUTO
+    """An attack, or "auto": those that fit the model, until one vouches for its result."""
+    seed: int = 0
+    budget_passes: PositiveFloat = 20_000.0
+    """Feature passes for all attacks on the model together."""
+    budget_seconds: PositiveFloat = 1800.0
+    """Seconds, likewise."""
+    defences: tuple[str, ...] = ()
+    """Families of alterations to measure; "all" for every one."""
+    fail_on: tuple[Threshold, ...] = ()
+    """What makes the audit fail, such as "recovered=1"."""
+    redact: bool = False
+    """Blur pictures and withhold values in the report."""
+    memory_budget: str = "4GB"
+    max_size: str = "4GB"
+    """Largest file of weights or data that is opened."""
+    device: str = "cpu"
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise InputError(f"these settings of an audit cannot be used: {_problems(error)}") from error
+
+    @field_validator("fail_on", mode="before")
+    @classmethod
+    def _parsed(cls, value: Any) -> Any:
+        """Texts become thresholds; one text may stand alone."""
+        texts = [value] if isinstance(value, str | Threshold) else value
+        return tuple(Threshold.parse(each) if isinstance(each, str) else each for each in texts or ())
+
+    @field_validator("defences", mode="before")
+    @classmethod
+    def _families(cls, value: Any) -> Any:
+        """ "all" or True stands for every family; unknown ones are named."""
+        if value is True or value == ALL or value == (ALL,) or value == [ALL]:
+            return tuple(DEFENCES)
+        named = value.split(",") if isinstance(value, str) else tuple(value or ())
+        for name in named:
+            if name not in DEFENCES:
+                raise unknown_name("defence", name, (*DEFENCES, ALL))
+        return tuple(named)
+
+    @field_validator("method")
+    @classmethod
+    def _attack(cls, value: str) -> str:
+        if value != AUTO and value not in attacks.ATTACKS:
+            raise unknown_name("method", value, (*attacks.ATTACKS, AUTO))
+        return value
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _columns(cls, value: Any) -> Any:
+        """A name alone will do for a column."""
+        named = value.split(",") if isinstance(value, str) else value or ()
+        return tuple({"name": each} if isinstance(each, str) else each for each in named)
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("input_shape", mode="before")
+    @classmethod
+    def _sides(cls, value: Any) -> Any:
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @property
+    def title(self) -> str:
+        """The model's name, or where it comes from."""
+        source = self.run or self.weights
+        return self.name or (source.stem if source else "") or self.model or str(self.architecture)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values that `Settings(**value)` takes again."""
+        return self.model_dump(mode="json") | {"fail_on": [str(each) for each in self.fail_on]}
+
+
+def read_settings(path: Path) -> list[Settings | Refused]:
+    """The models of a YAML file: its settings are those of one model, or common to all under `models`.
+
+    Paths in it are relative to the file's folder. Settings of one model that cannot be used do not keep the others
+    from being read.
+    """
+    value = _read_yaml(Path(path))
+    if "models" not in value:
+        return [_within(Path(path).parent, value)]
+    models = value.pop("models")
+    if not isinstance(models, list) or not models or not all(isinstance(each, dict) for each in models):
+        raise InputError(f"models in {path} must be a list of settings, one entry a model")
+    return [_read_one(Path(path).parent, value | each, place) for place, each in enumerate(models, start=1)]
+
+
+class Refused(BaseModel):
+    """Settings that could not be used, and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    reason: str
+
+
+def _read_one(folder: Path, value: dict[str, Any], place: int) -> Settings | Refused:
+    try:
+        return _within(folder, value)
+    except ExhumeError as error:
+        return Refused(name=str(value.get("name") or f"model {place}"), reason=str(error))
+
+
+def _within(folder: Path, value: dict[str, Any]) -> Settings:
+    """Settings with their paths taken from a folder."""
+    placed = dict(value)
+    for name in _PATHS:
+        if isinstance(value.get(name), str):
+            placed[name] = folder / value[name]
+    initial, model = value.get("initial"), value.get("model")
+    if isinstance(initial, str) and initial not in ("zero", "unknown"):
+        placed["initial"] = folder / initial
+    if isinstance(model, str) and model.partition(":")[0].endswith(".py"):
+        placed["model"] = str(folder / model)
+    return Settings(**placed)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    """One mapping from a YAML file, by the safe loader."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise FileError(f"{path} has {path.stat().st_size} bytes; a file of settings has at most {_LARGEST}")
+        value = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise FileError(f"{path} does not exist") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise FileError(f"{path} is not readable YAML: {error}") from error
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise InputError(f"{path} must hold settings as name: value; valid names: {', '.join(_names())}")
+    return value
+
+
+def _problems(error: ValidationError) -> str:
+    """What is wrong, a clause for each problem; names that are not known are answered by those that are."""
+    clauses = []
+    for each in error.errors():
+        where = ".".join(map(str, each["loc"]))
+        if each["type"] == "extra_forbidden":
+            clauses.append(f"there is no {where}; valid: {', '.join(_names())}")
+        else:
+            clauses.append(f"{where}: {each['msg']}" if where else each["msg"])
+    return "; ".join(clauses)
+
+
+def _names() -> list[str]:
+    return [*Settings.model_fields, "models"]

@@ -1,0 +1,82 @@
+"""Many audits in one run: each model has a folder and a report of its own, and a broken one stops no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exhume import files
+from exhume.audit.folders import folder_name, inside
+from exhume.auditing import folder
+from exhume.auditing.attempts import ProgressOf
+from exhume.auditing.audited import Audit
+from exhume.auditing.run import audit_settings
+from exhume.auditing.settings import Refused, Settings
+from exhume.errors import ExhumeError
+
+INDEX = "audits.json"
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One model of several.
+
+    Attributes:
+        name: of the model.
+        folder: its folder.
+        audit: what was found; None if it could not be audited.
+        reason: why it could not.
+    """
+
+    name: str
+    folder: Path
+    audit: Audit | None = None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """A line of the index."""
+        found = self.audit
+        return {
+            "name": self.name,
+            "folder": self.folder.name,
+            "audited": found is not None,
+            "reason": self.reason or None,
+            "passed": None if found is None else found.passed,
+            "level": None if found is None else found.report.verdict.level.value,
+            "headline": None if found is None else found.report.verdict.headline,
+            "report": None if found is None else f"{self.folder.name}/{folder.PAGE}",
+        }
+
+
+def audit_all(
+    models: Sequence[Settings | Refused],
+    out: Path,
+    progress_of: ProgressOf | None = None,
+    ended: Callable[[Audited], None] = lambda _: None,
+) -> list[Audited]:
+    """Audits models one after the other; `ended` is called after each.
+
+    An index of all is written after every model, so that a run that is killed has told of those before.
+    """
+    folder.check(out, INDEX)
+    out.mkdir(mode=0o700, exist_ok=True)
+    done: list[Audited] = []
+    for place, settings in enumerate(models, start=1):
+        each = _audited(settings, out, place, progress_of)
+        done.append(each)
+        files.write_json(out / INDEX, {"models": [one.to_json() for one in done]})
+        ended(each)
+    return done
+
+
+def _audited(settings: Settings | Refused, out: Path, place: int, progress_of: ProgressOf | None) -> Audited:
+    name = settings.name if isinstance(settings, Refused) else settings.title
+    home = inside(out, f"{place:02d}-{folder_name(name)}")
+    if isinstance(settings, Refused):
+        return Audited(name, home, reason=settings.reason)
+    try:
+        return Audited(name, home, audit_settings(settings, home, progress_of))
+    except ExhumeError as error:
+        return Audited(name, home, reason=str(error))
