@@ -124,10 +124,8 @@ class Score:
         chance = [("random directions get", self.baseline_random), ("non-members get", self.baseline_non_members)]
         extras = [("PSNR", self.psnr), ("SSIM", self.ssim), ("label accuracy", self.label_accuracy)]
         extras += [("label error", self.label_error), ("known beforehand", len(self.known) or None)]
-        extras += [
-            ("without a row", self.missing or None),
-            ("rows too many", len(self.duplicates + self.strays) or None),
-        ]
+        surplus = len(self.duplicates) + len(self.strays)
+        extras += [("without a row", self.missing or None), ("rows too many", surplus or None)]
         ranked = sorted(self.matches, key=lambda match: match.error_up_to_sign)
         shown = ranked if len(ranked) <= 2 * _ENDS else ranked[:_ENDS] + ranked[-_ENDS:]
         pairs = [(each.truth_index, each.row, f"{each.error:.2g}", f"{each.error_up_to_sign:.2g}") for each in shown]
