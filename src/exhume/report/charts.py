@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exhume.certificate import EXACT_BELOW
-from exhume.figures import style
 from exhume.law import GREY_ZONE, LABELS_ONLY, NOT_EVEN_LABELS, PRACTICAL_RATIO, RECONSTRUCTIBLE, Forecast
 from exhume.reconstruction import Reconstruction
 from exhume.report.content import Chart
 from exhume.report.findings import claimed_error
-from exhume.report.svg import COLOURS, OTHERS, SMALL, chart, number, powers, printable, sheet
+from exhume.report.svg import COLOURS, OTHERS, SMALL, chart, legend_below, number, powers, printable, sheet
 from exhume.scoring import RECOVERED_BELOW, Score
 
 # Inches of the law's chart: a band of zones, lines of words above it for the walls, one below for each model.
@@ -27,6 +26,7 @@ _ZONES = (
 _NARROWEST, _WIDE = 0.06, 0.2  # share of the axis from which a zone is named in it, and in one line
 _NAMES_AT, _MARK_UP_TO = 0.66, 0.3  # heights in the band: names of zones stand above the marks of models
 _ROOM_FOR_WORDS = 0.42  # share of the axis to the right of the last wall
+_HONEST = 3  # an error bar is a typical error, not the largest: up to so many times it an error is as expected
 _SMALLEST = 1e-16  # errors below are drawn here
 
 
@@ -87,7 +87,7 @@ def convergence_chart(results: Mapping[str, Reconstruction]) -> Chart:
         axis.set(xscale="log", yscale="log", xlabel="feature passes", ylabel="relative residual")
         powers(axis.xaxis)
         powers(axis.yaxis)
-        style.legend_below(drawing, [axis])
+        legend_below(drawing, axis)
         return chart(
             drawing,
             title="How the attack converged" if len(results) == 1 else "How the attacks converged",
@@ -135,19 +135,19 @@ def error_bars_chart(result: Reconstruction, score: Score | None = None) -> Char
         axis.set(yscale="log", xlabel="sample, the most certain first", ylabel="relative error")
         powers(axis.yaxis)
         axis.xaxis.get_major_locator().set_params(integer=True)
-        style.legend_below(drawing, [axis], columns=2)
-        words = "The error that the certificate expects of each sample, sorted, on a log axis."
+        legend_below(drawing, axis, columns=2)
+        description = "The error that the certificate expects of each sample, sorted, on a log axis."
+        caption = "Error bars are computed without the training data."
         if measured:
-            covered = sum(error <= 3 * bars[row] for row, error in measured.items())
-            words += (
-                f" The measured error stands beside it; for {covered:,} of {len(measured):,} samples it is at most "
-                "three times the expected one."
+            covered = sum(error <= _HONEST * bars[row] for row, error in measured.items())
+            caption += (
+                f" Of {len(measured):,} measured errors {covered:,} are at most {_HONEST} times as large as expected."
             )
         return chart(
             drawing,
-            title="Error bars" if not measured else "Are the error bars honest?",
-            description=words,
-            caption="Error bars are computed without the training data. " + (words if measured else ""),
+            title="Are the error bars honest?" if measured else "Error bars",
+            description=f"{description} {caption}",
+            caption=caption,
         )
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.ticker import NullLocator
+
 from exhume.defences import Outcome
-from exhume.figures import style
 from exhume.report.content import Chart
 from exhume.report.placing import place_labels
-from exhume.report.svg import COLOURS, OTHERS, chart, powers, printable, sheet
+from exhume.report.svg import COLOURS, OTHERS, chart, legend_below, power_of_ten, powers, printable, sheet
 from exhume.scoring import RECOVERED_BELOW
 
 UNDEFENDED = "none"
 _MARKERS = ("o", "s", "^", "v", "P", "X", "p", "<", ">", "h")
 _SMALLEST = 1e-16  # errors below are drawn here
-_WIDE_SPREAD = 100.0  # largest over smallest cost from which the axis is bent
+# Largest over smallest cost from which the axis is bent, and down to which share of the largest it tells costs apart.
+_WIDE_SPREAD, _MOST_SPREAD = 100.0, 1e6
 
 # Which cost is drawn, the first that most outcomes have, and its words.
 COSTS = (
@@ -74,7 +77,7 @@ def defences_chart(outcomes: Sequence[Outcome]) -> Chart | None:
             axis.plot([value], [share], marker="*", markersize=16, color=COLOURS["leak"], linestyle="none", zorder=4)
         axis.set(ylim=(-0.12, 1.18), xlabel=f"{words} of the altered model", ylabel="share of samples recovered")
         axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-        style.legend_below(drawing, [axis])
+        legend_below(drawing, axis)
         place_labels(drawing, axis, [(value, share, _label(each)) for each, value, share in points])
         return chart(
             drawing,
@@ -134,7 +137,7 @@ def _sweep_chart(drawing: Any, axis: Any, series: Series, title: str, words: str
         axis.minorticks_off()
         axis.set_xticks(ratios[:: -(-len(ratios) // 8)])
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
-    style.legend_below(drawing, [axis])
+    legend_below(drawing, axis)
     told = "; ".join(
         f"{printable(name)}: " + ", ".join(f"{value:.2g} at {ratio:.3g}" for ratio, value in sorted(points)[:12])
         for name, points in list(series.items())[:6]
@@ -146,9 +149,12 @@ def _scale_costs(axis: Any, costs: Sequence[float]) -> None:
     """A bent axis if costs differ by orders of magnitude: straight near zero, powers of ten beyond."""
     positive = sorted(cost for cost in costs if cost > 0)
     if len(positive) > 1 and positive[-1] > _WIDE_SPREAD * positive[0]:
-        straight = max(positive[0], positive[-1] / 1e6)
+        straight = max(positive[0], positive[-1] / _MOST_SPREAD)
         axis.set_xscale("symlog", linthresh=straight, linscale=0.5)
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
+        first, last = math.ceil(math.log10(3 * straight)), math.floor(math.log10(positive[-1])) + 1
+        ticks = [0.0, *(10.0**power for power in range(first, last + 1, 1 + (last - first) // 6))]
+        axis.set_xticks(ticks, [power_of_ten(tick) for tick in ticks])
+        axis.xaxis.set_minor_locator(NullLocator())
     axis.margins(x=0.12)
 
 

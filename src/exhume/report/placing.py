@@ -11,7 +11,7 @@ from matplotlib.transforms import Bbox
 from exhume.report.svg import COLOURS, SMALL
 
 # Where a label may stand: an offset from its point in text points, and which of its corners that is.
-_NEAR, _FAR, _FURTHER = 8, 18, 30
+_NEAR, _FAR, _FURTHER = 9, 18, 30
 _PLACES = tuple(
     (right * away, up * away, "left" if right > 0 else "right" if right < 0 else "center")
     for away in (_NEAR, _FAR, _FURTHER)
@@ -40,6 +40,7 @@ def place_labels(drawing: Figure, axis: Any, points: Sequence[tuple[float, float
         text = axis.annotate(
             _joined(several),
             (x, y),
+            xytext=(0, 0),
             textcoords="offset points",
             va="center",
             fontsize=SMALL - 0.5,

@@ -21,7 +21,6 @@ matplotlib.use("Agg")
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from exhume.figures import style
 from exhume.report.content import Chart
 
 # Colours that no drawing of ours uses for themselves, by the CSS variable that takes their place.
@@ -30,6 +29,7 @@ COLOURS = {role: f"#0a0b{index:02x}" for index, role in enumerate(_ROLES, start=
 OTHERS = tuple(COLOURS[f"other-{index}"] for index in range(1, 6))
 _SIZE = (7.0, 3.6)  # inches of 72 points: letters of 9 points are 12.5 pixels high where the page is 700 wide
 SMALL = 8.5
+_LEGEND_LINE, _LETTER, _HANDLE = 0.22, 0.07, 0.55  # inches of a legend's line, a letter, and what stands before it
 
 _SETTINGS: Any = {
     "svg.fonttype": "none",
@@ -53,8 +53,11 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+")
 def sheet(size: tuple[float, float] = _SIZE) -> Iterator[tuple[Figure, Any]]:
     """A figure and its axes, to be drawn on and turned into a chart within the block."""
     with matplotlib.rc_context(_SETTINGS):
-        drawing, (axis,) = style.figure(size=size)
-        axis.grid(alpha=1.0, linewidth=0.6, color=COLOURS["line"])
+        drawing = Figure(figsize=size, layout="constrained")
+        axis = drawing.subplots()
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(linewidth=0.6)
+        axis.set_axisbelow(True)
         drawing.patch.set_visible(False)
         axis.patch.set_visible(False)
         yield drawing, axis
@@ -71,6 +74,17 @@ def printable(text: str, most: int = 60) -> str:
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
+def legend_below(drawing: Figure, axis: Any, columns: int | None = None) -> None:
+    """A legend under the axes in as many columns as fit; the sheet grows to hold it."""
+    handles, labels = axis.get_legend_handles_labels()
+    if not labels:
+        return
+    fitting = max(1, int(drawing.get_figwidth() / (_LETTER * max(map(len, labels)) + _HANDLE)))
+    columns = min(len(labels), columns or fitting)
+    drawing.set_figheight(drawing.get_figheight() + _LEGEND_LINE * -(-len(labels) // columns))
+    drawing.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
+
+
 def number(value: float) -> str:
     """A number of three digits, or a whole one with all of its own."""
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
@@ -80,10 +94,10 @@ def powers(axis: Any) -> None:
     """Ticks of a log axis at powers of ten, few enough to be read."""
     axis.set_major_locator(LogLocator(numticks=8))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: _power(value))
+    axis.set_major_formatter(lambda value, _: power_of_ten(value))
 
 
-def _power(value: float) -> str:
+def power_of_ten(value: float) -> str:
     if 1e-3 < value < 1e6:
         return f"{value:,g}"
     return f"10{str(round(math.log10(value))).translate(_SUPERSCRIPTS)}" if value > 0 else ""
