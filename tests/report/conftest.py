@@ -124,7 +124,7 @@ def tabular_report(full_report: Report) -> Report:
         Field("age", "years"),
         Field("bmi", "kg/m²"),
         Field("pressure", "mmHg"),
-        Field("s1", "mg/dl"),
+        Field("s1"),
         Field("sex"),
     )
     true = ((59, 32.1, 101, 157, 2), (48, 21.6, 87, 183, 1), (72, 30.5, 93, 156, 2), (24, 25.3, 84, 198, 1))
@@ -140,7 +140,9 @@ def tabular_report(full_report: Report) -> Report:
         )
         for row, values in enumerate(true)
     )
-    return dataclasses.replace(full_report, title="Diabetes model", samples=samples, fields=fields)
+    return dataclasses.replace(
+        full_report, title="Diabetes model", samples=samples, fields=fields, samples_note="Norms are identified."
+    )
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,9 @@ def of_table(table: Table, id: str) -> Grid:
                 f"table {table.title!r} has a row of {len(row)} cells; valid: {len(table.columns)}, one for each column"
             )
     rows = tuple(tuple(cell(value) for value in row) for row in table.rows)
-    columns = tuple(Column(name, "", _is_numeric(rows, place)) for place, name in enumerate(table.columns))
+    columns = tuple(
+        Column(name, "", _is_numeric([row[place] for row in table.rows])) for place, name in enumerate(table.columns)
+    )
     text = to_csv(table.columns, table.rows)
     return Grid(id, table.title, table.caption, columns, rows, f"{file_stem(table.name)}.csv", text)
 
@@ -161,9 +163,9 @@ def _plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, numbers.Integral) else repr(float(value))
 
 
-def _is_numeric(rows: tuple[tuple[Cell, ...], ...], place: int) -> bool:
-    present = [row[place] for row in rows if not row[place].missing]
-    return bool(present) and all(each.number is not None for each in present)
+def _is_numeric(values: list[Any]) -> bool:
+    present = [value for value in values if value is not None]
+    return bool(present) and not any(isinstance(value, bool | str) for value in present)
 
 
 def _record_row(sample: Sample) -> tuple[Cell, ...]:
@@ -173,20 +175,17 @@ def _record_row(sample: Sample) -> tuple[Cell, ...]:
         recovered = cell(value)
         below = "" if true_value is None else cell(true_value).text
         cells.append(Cell(recovered.text, recovered.number, recovered.missing, below))
-    return (cell(sample.row), cell(sample.certainty), cell(sample.error_bar), *cells)
+    match = f"true {'' if sample.truth_index is None else sample.truth_index}".strip() if sample.true_record else ""
+    name = Cell(str(sample.row), float(sample.row), beneath=match)
+    return (name, cell(sample.certainty), cell(sample.error_bar), *cells)
 
 
 def _records_csv(report: Report, shown: list[Sample], has_truth: bool) -> str:
     names = [f"{field.name} ({field.unit})" if field.unit else field.name for field in report.fields]
-    heads = (
-        "sample",
-        "certainty",
-        "expected error",
-        *names,
-        *((f"true {name}" for name in names) if has_truth else ()),
-    )
-    unknown = (None,) * len(names)
-    rows = tuple(
-        (s.row, s.certainty, s.error_bar, *s.record, *((s.true_record or unknown) if has_truth else ())) for s in shown
-    )
-    return to_csv(heads, rows)
+    heads: tuple[str, ...] = ("sample", "certainty", "expected error", *names)
+    rows: list[tuple[Any, ...]] = [(each.row, each.certainty, each.error_bar, *each.record) for each in shown]
+    if has_truth:
+        unknown = (None,) * len(names)
+        heads += tuple(f"true {name}" for name in names)
+        rows = [row + (each.true_record or unknown) for row, each in zip(rows, shown, strict=True)]
+    return to_csv(heads, tuple(rows))

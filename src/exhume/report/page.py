@@ -9,6 +9,7 @@ import importlib.resources
 import itertools
 import math
 import numbers
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from exhume.report import grids, pictures
 from exhume.report.content import Chart, Fact, Level, Report, Sample, Table
 
 MANY_SAMPLES = 60  # more than these wait behind a control
+_STYLE_SHEET = re.compile(r"<style\b.*?</style\s*>", flags=re.DOTALL | re.IGNORECASE)
 _LEVEL_WORDS = {
     Level.LEAK: "Training data recovered",
     Level.PARTIAL: "Partly recovered",
@@ -96,40 +98,30 @@ def _sections(report: Report) -> list[Section]:
     def number(tables: Iterable[Table]) -> tuple[grids.Grid, ...]:
         return tuple(grids.of_table(table, f"table-{next(names)}") for table in tables)
 
-    samples = report.samples
+    samples, figures, facts = report.samples, "figures.html.j2", "facts.html.j2"
     records = (grids.of_records(report, f"table-{next(names)}"),) if _has_records(report) else ()
+    each_sample = number(_sample_tables(samples))
+    defences, results = number(report.defence_tables), number(report.tables)
     drawn = any(sample.picture is not None for sample in samples)
-    parts = [
+    sections = (
         (report.facts, Section("facts", "Key figures", "tiles.html.j2", facts=report.facts)),
-        (report.law, Section("law", "Where this model stands", "figures.html.j2", charts=_optional(report.law))),
+        (report.law, Section("law", "Where this model stands", figures, charts=_optional(report.law))),
         (drawn, Section("gallery", "Recovered samples", "gallery.html.j2")),
         (records, Section("records", "Recovered records", "records.html.j2", tables=records)),
-        (samples, Section("samples", "Sample by sample", "samples.html.j2", tables=number(_sample_tables(samples)))),
+        (samples, Section("samples", "Sample by sample", "samples.html.j2", tables=each_sample)),
+        (report.assumptions, Section("assumptions", "What the attacker knew", facts, facts=report.assumptions)),
+        (report.convergence, Section("convergence", "Convergence", figures, charts=report.convergence)),
         (
-            report.assumptions,
-            Section("assumptions", "What the attacker knew", "facts.html.j2", facts=report.assumptions),
+            report.defence_charts or defences,
+            Section("defences", "Defences, measured", figures, report.defence_charts, defences),
         ),
-        (report.convergence, Section("convergence", "Convergence", "figures.html.j2", charts=report.convergence)),
-        (
-            report.defence_charts or report.defence_tables,
-            Section(
-                "defences",
-                "Defences, measured",
-                "figures.html.j2",
-                report.defence_charts,
-                number(report.defence_tables),
-            ),
-        ),
-        (
-            report.charts or report.tables,
-            Section("results", "Results", "figures.html.j2", report.charts, number(report.tables)),
-        ),
+        (report.charts or results, Section("results", "Results", figures, report.charts, results)),
         (report.remedies, Section("remedies", "What would reduce the risk", "remedies.html.j2")),
         (report.model_card, Section("model-card", "For your model card", "model_card.html.j2")),
         (report.notes, Section("notes", "Notes", "notes.html.j2")),
-        (report.provenance, Section("provenance", "Provenance", "facts.html.j2", facts=report.provenance)),
-    ]
-    return [section for something, section in parts if something]
+        (report.provenance, Section("provenance", "Provenance", facts, facts=report.provenance)),
+    )
+    return [section for something, section in sections if something]
 
 
 def _optional(chart: Chart | None) -> tuple[Chart, ...]:
@@ -157,9 +149,12 @@ def _picture(source: str) -> str:
 
 
 def _drawing(chart: Chart) -> Markup | None:
-    """Gives a chart's markup if it is SVG, or None if it is a data URI."""
+    """Gives a chart's markup if it is SVG, or None if it is a data URI.
+
+    A style sheet within a drawing would hold for the whole page, and the page's policy forbids it: it is left out.
+    """
     if chart.image.lstrip().startswith("<svg"):
-        return Markup(chart.image.strip())
+        return Markup(_STYLE_SHEET.sub("", chart.image.strip()))
     _picture(chart.image)
     return None
 
