@@ -47,6 +47,14 @@ class Activation:
         slope_is_lipschitz: whether phi' is Lipschitz, as Assumption 2 asks; False if phi' jumps.
         kernel: closed form of `slope_kernel`, if there is one.
         rectified: whether phi contains a ReLU, whose inactive side an attack may give a slope in the backward pass.
+
+    Examples:
+        >>> from exhume import Activation, activations
+        >>> activations.get("relu").homogeneity, activations.get("tanh").parity
+        (1, 'odd')
+        >>> cube = Activation("cube", value=lambda z: z**3, slope=lambda z: 3 * z**2, parity="odd", homogeneity=3)
+        >>> float(cube.hermite(3)[3])  # the root of 6
+        2.44948974...
     """
 
     name: str

@@ -6,19 +6,50 @@ from collections.abc import Iterable
 
 
 class ExhumeError(Exception):
-    """Root of every error that exhume raises on purpose."""
+    """Root of every error that exhume raises on purpose.
+
+    Examples:
+        >>> from exhume import DataError, ExhumeError, FileError, InputError
+        >>> [issubclass(error, ExhumeError) for error in (DataError, FileError, InputError)]
+        [True, True, True]
+    """
 
 
 class InputError(ExhumeError, ValueError):
-    """A value handed to exhume is not usable: wrong shape, NaN, out of range, unknown name."""
+    """A value handed to exhume is not usable: wrong shape, NaN, out of range, unknown name.
+
+    Examples:
+        >>> import exhume
+        >>> exhume.forecast(100, input_dim=0, num_samples=5)
+        Traceback (most recent call last):
+            ...
+        exhume.errors.InputError: input_dim is 0; valid: a whole number of at least 1
+    """
 
 
 class DataError(ExhumeError):
-    """A data set is missing, truncated or not in its official format."""
+    """A data set is missing, truncated or not in its official format.
+
+    Examples:
+        >>> from exhume import data
+        >>> data.load("folder", path="no/such/folder")
+        Traceback (most recent call last):
+            ...
+        exhume.errors.DataError: ...no/such/folder...
+    """
 
 
 class FileError(ExhumeError):
-    """A file of exhume's own cannot be read or written, or holds something else than it should."""
+    """A file of exhume's own cannot be read or written, or holds something else than it should.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import exhume
+        >>> exhume.Reconstruction.load(Path("no/such/folder"))
+        Traceback (most recent call last):
+            ...
+        exhume.errors.FileError: ...no/such/folder...
+    """
 
 
 def unknown_name(kind: str, name: object, valid: Iterable[str]) -> InputError:

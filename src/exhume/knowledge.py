@@ -25,7 +25,17 @@ Channels = float | tuple[float, ...]
 
 
 class Knowledge(BaseModel):
-    """What the attacker is assumed to know besides the weights. Every field is optional and stated in the result."""
+    """What the attacker is assumed to know besides the weights. Every field is optional and stated in the result.
+
+    Examples:
+        >>> from exhume import Knowledge
+        >>> Knowledge(num_samples=20, label_alphabet="signs").sentence()
+        'Known: num samples 20, label alphabet signs, initial head known.'
+        >>> Knowledge(norm=-1.0)
+        Traceback (most recent call last):
+            ...
+        exhume.errors.InputError: this cannot be known: norm: Input should be greater than 0
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 

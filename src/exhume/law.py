@@ -51,6 +51,11 @@ class Forecast:
         smallest_parameters: fewest parameters at which equations exceed unknowns.
         comfortable_parameters: fewest at which there are PRACTICAL_RATIO equations per unknown.
         largest_samples: most samples (known ones included) of which these parameters exceed the unknowns; 0 if none.
+
+    Examples:
+        >>> import exhume
+        >>> exhume.forecast(20_000, input_dim=3072, num_samples=100).smallest_parameters
+        307201
     """
 
     num_parameters: int
@@ -168,6 +173,14 @@ def forecast(
         known_samples: how many of the n samples the attacker holds already; they leave only their coefficients open.
         subspace_dim: dimension of a known subspace that holds the samples; it takes the place of d.
         norms_known: the samples' norms are known; one unknown less for each, unless the activation hides them anyway.
+
+    Examples:
+        >>> import exhume
+        >>> exhume.forecast(3_000_000, input_dim=3072, num_samples=100).verdict
+        'reconstructible'
+        >>> print(exhume.forecast(60, input_dim=30, num_samples=20).sentence)
+        Labels only: 60 parameters can fit the labels of 20 samples but cannot determine the samples themselves
+        (60 equations for 600 unknowns; it takes at least 601 parameters).
     """
     p = _whole("num_parameters", num_parameters, 1)
     n = _whole("num_samples", num_samples, 1)

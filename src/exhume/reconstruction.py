@@ -21,7 +21,15 @@ _SHOWN, _SHOWN_NUMBERS = 20, 8  # samples, and numbers of each, that a notebook 
 
 
 class Stop(StrEnum):
-    """Why an attack ended; `sentence` says it to people."""
+    """Why an attack ended; `sentence` says it to people.
+
+    Examples:
+        >>> from exhume import Stop
+        >>> Stop.CONVERGED.sentence
+        'The loss fell below its tolerance.'
+        >>> [stop.value for stop in Stop if stop.trusted]
+        ['converged', 'reproduced', 'floor']
+    """
 
     CONVERGED = "converged"
     REPRODUCED = "reproduced"
@@ -86,6 +94,17 @@ class Reconstruction:
         history: columns of equal length over the run ("step", "loss", "passes").
         notes: anything else worth telling.
         input_shape: shape of one sample; (d,) for plain vectors.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=8, samples=4)
+        >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
+        >>> result = exhume.reconstruct(victim.target(), num_samples=4)
+        >>> result.certificate.verdict, result.stop.value, tuple(result.samples.shape)
+        ('exact', 'converged', (4, 8))
+        >>> result.norms_determined  # relu hides the norms of its inputs
+        False
     """
 
     samples: torch.Tensor

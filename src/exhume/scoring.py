@@ -64,6 +64,16 @@ class Score:
         label_accuracy: share of matched rows with the right label, if labels are +-1, one-hot or whole numbers.
         label_error: median absolute error of other labels.
         known: true samples that the attacker held already; they are not among the n.
+
+    Examples:
+        >>> import torch
+        >>> from exhume.scoring import score_samples
+        >>> truth = torch.eye(3)
+        >>> judged = score_samples(torch.stack([truth[0], -truth[1], truth[2] / 2]), truth)
+        >>> judged.recovered, judged.recovered_up_to_sign
+        (1, 2)
+        >>> [match.flipped for match in judged.matches]
+        [False, True, False]
     """
 
     num_samples: int
@@ -149,7 +159,23 @@ def score(
     features: RowMap | None = None,
     seed: int = 0,
 ) -> Score:
-    """Judge an attack's result: `score_samples`, with what it says of its own signs, norms, labels and knowledge."""
+    """Judge an attack's result: `score_samples`, with what it says of its own signs, norms, labels and knowledge.
+
+    Args:
+        result: a Reconstruction; of anything else that has `samples`, signs and norms are taken as claimed.
+        truth: (n, d) the training samples, none of them zero.
+        non_members, true_labels, to_pictures, features, seed: as for `exhume.scoring.score_samples`.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=8, samples=4)
+        >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
+        >>> result = exhume.reconstruct(victim.target(), num_samples=4)
+        >>> judged = exhume.score(result, sphere.inputs)  # only here the truth is opened
+        >>> judged.recovered, judged.error < 1e-5 < judged.baseline_random
+        (4, True)
+    """
     return score_samples(
         result.samples,
         truth,

@@ -40,6 +40,15 @@ class Target:
         trained_head: (k, p) as trained, which makes the outputs; None if it started at zero and is the displacement.
         model: the whole network, for attacks that read more than its head; None if there is only a feature map.
         features: the map that is attacked: `feature_map`, or its surviving part.
+
+    Examples:
+        >>> import exhume
+        >>> import torch
+        >>> _ = torch.manual_seed(0)
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 50), torch.nn.GELU(), torch.nn.Linear(50, 3)).eval()
+        >>> target = exhume.Target.last_layer(model, initial_head="zero", input_shape=(8,))
+        >>> target.num_outputs, target.num_parameters
+        (3, 150)
     """
 
     feature_map: FeatureMap

@@ -57,6 +57,17 @@ def reconstruct(
         seed: of the attack's own randomness.
         settings: `max_passes`, `max_seconds`, `allow_underdetermined`, `checkpoint`, `resume`, `progress`, or the
             method's options.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=8, samples=4)
+        >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
+        >>> target = victim.target()  # what a thief holds: weights, no data
+        >>> exhume.reconstruct(target, num_samples=4).certificate.verdict
+        'exact'
+        >>> exhume.reconstruct(target, num_samples=4, method="descent", max_passes=100).certificate.verdict
+        'failed'
     """
     common = ("max_passes", "max_seconds", "allow_underdetermined", "checkpoint", "resume", "progress")
     shared = {name: settings.pop(name) for name in common if name in settings}

@@ -33,6 +33,15 @@ class Descent(Attack):
         tolerance: stop at this normalised loss ||P_perp theta||^2 / ||theta||^2.
         max_steps: the cap of appendix E.3.
         inactive_slope: the authors' code gives inactive ReLUs this slope in the backward pass; 0 is the true gradient.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=8, samples=4)
+        >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
+        >>> result = exhume.Descent(max_steps=100)(victim.target(), num_samples=4)
+        >>> result.stop.value, result.history["loss"][-1] < result.history["loss"][0]
+        ('step_limit', True)
     """
 
     name: ClassVar[str] = "descent"

@@ -40,6 +40,14 @@ class Exact(Attack):
 
     Attributes:
         max_starts: independent starts of the search at most.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=8, samples=4)
+        >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
+        >>> exhume.Exact(max_starts=2)(victim.target(), num_samples=4).certificate.verdict
+        'exact'
     """
 
     name: ClassVar[str] = "exact"

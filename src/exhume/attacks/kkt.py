@@ -39,6 +39,15 @@ class KKT(GradientMatching):
         start_scale: standard deviation of the Gaussian start.
         least_weight: lambda_min.
         sharpness: alpha of sigmoid(alpha z), which stands for the derivative of ReLUs.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume.networks import MLP
+        >>> network = MLP(6, (40,), 1, "relu", seed=0).eval()
+        >>> target = exhume.Target.last_layer(network, input_shape=(6,))
+        >>> result = exhume.KKT(max_steps=20, sample_rate=0.02, weight_rate=0.01)(target, num_samples=2)
+        >>> result.certificate.verdict  # the network was not trained at all
+        'failed'
     """
 
     name: ClassVar[str] = "kkt"

@@ -31,6 +31,17 @@ class NTK(GradientMatching):
         start_scale: standard deviation of the Gaussian start.
         coefficient_scale: coefficients begin uniformly in (-scale, scale).
         least_sharpness, most_sharpness, sharpening_steps: 10, 200 and 20000 in beta.
+
+    Examples:
+        >>> import exhume
+        >>> import torch
+        >>> from exhume.networks import MLP
+        >>> network = MLP(6, (40,), 1, "gelu", seed=0).eval()
+        >>> before = {name: torch.zeros_like(weight) for name, weight in network.state_dict().items()}
+        >>> target = exhume.Target.last_layer(network, initial_head=before, input_shape=(6,))
+        >>> result = exhume.NTK(max_steps=20)(target, num_samples=2)
+        >>> result.stop.value, result.history["loss"][-1] < result.history["loss"][0]
+        ('step_limit', True)
     """
 
     name: ClassVar[str] = "ntk"

@@ -53,6 +53,18 @@ class Subspace(Attack):
         polish: solve the equation once more in all dimensions, from what was found in the subspace; not where features
             drifted, which costs more than it gains.
         max_starts: independent starts at most.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=60, samples=4, subspace_dim=5)
+        >>> victim = exhume.RandomFeatures(num_features=150).fit(sphere.inputs, sphere.labels)
+        >>> exhume.forecast(150, input_dim=60, num_samples=4).verdict
+        'labels only'
+        >>> span = sphere.inputs.T.svd().U.T  # somebody who knows where the data lie needs fewer weights
+        >>> target = victim.target(knowledge=exhume.Knowledge(subspace=span))
+        >>> exhume.Subspace()(target, num_samples=4).certificate.verdict
+        'exact'
     """
 
     name: ClassVar[str] = "subspace"

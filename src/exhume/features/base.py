@@ -35,7 +35,15 @@ class Linearisation(Protocol):
 
 
 class FeatureMap(Protocol):
-    """phi: R^d -> R^p, applied to the rows of a matrix."""
+    """phi: R^d -> R^p, applied to the rows of a matrix.
+
+    Examples:
+        >>> import torch
+        >>> from exhume import FeatureMap, RandomFeatures
+        >>> features: FeatureMap = RandomFeatures(num_features=50).fit(torch.randn(3, 8), torch.ones(3)).feature_map_
+        >>> features.input_dim, features.num_features, features.forward(torch.randn(2, 8)).shape
+        (8, 50, torch.Size([2, 50]))
+    """
 
     @property
     def num_features(self) -> int:

@@ -47,6 +47,16 @@ class RandomFeatures(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         feature_map_: phi, all of it.
         surviving_: indices of the features that survived pruning (p',); None if the victim is whole.
         training_loss_: mean loss on the training set.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=8, samples=4)
+        >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
+        >>> victim.training_loss_ < 1e-6  # it interpolates
+        True
+        >>> victim.predict(sphere.inputs).shape, victim.target().num_parameters
+        ((4,), 200)
     """
 
     def __init__(
