@@ -75,10 +75,9 @@ def choose_signs(span: Span, point: Point, activation: Activation, known: torch.
         solved = _from_constant_part(span, point, activation)
     if solved is None:
         return Signs(point.samples, False, "Signs: more samples than equations to decide them.")
-    clear = bool(((solved.abs() - 1).abs() < _CLEAR).all())
     samples = torch.sign(solved).to(point.samples)[:, None] * point.samples
     source = "linear" if kind == "linear" else "constant"
-    if not clear:
+    if not _is_clear(solved):
         return Signs(samples, False, f"Signs: the {source} part of the weights does not decide all of them.")
     return Signs(samples, True, f"Signs: decided by the {source} part of the weights.")
 
@@ -110,7 +109,18 @@ def _from_linear_part(
     system = torch.einsum("nk,nd->kdn", weights, samples).reshape(-1, samples.shape[0]) * scale
     if system.shape[1] > system.shape[0]:
         return _best_pattern(system, goal)
-    return torch.linalg.lstsq(system, goal[:, None]).solution[:, 0]
+    solved = torch.linalg.lstsq(system, goal[:, None]).solution[:, 0]
+    if _is_clear(solved):
+        return solved
+    # Samples that depend on each other, as those of a centred training set do, leave a direction of s open; that its
+    # entries are -1 or +1 still decides.
+    pattern = _best_pattern(system, goal)
+    return solved if pattern is None else pattern
+
+
+def _is_clear(solved: torch.Tensor) -> bool:
+    """Whether every sign that was solved for is near -1 or +1."""
+    return bool(((solved.abs() - 1).abs() < _CLEAR).all())
 
 
 def _best_pattern(system: torch.Tensor, goal: torch.Tensor) -> torch.Tensor | None:

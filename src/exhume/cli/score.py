@@ -10,10 +10,11 @@ import typer
 
 from exhume import files, scoring
 from exhume.cli.render import Json, show
-from exhume.data import PictureFormat
+from exhume.data import PictureFormat, TableFormat
 from exhume.errors import FileError, InputError
 from exhume.gallery import as_shown, save_gallery
 from exhume.reconstruction import Reconstruction
+from exhume.records import Records, as_records
 from exhume.runs import RunFolder, Secret
 from exhume.scoring import Score
 from exhume.target import Target
@@ -37,8 +38,11 @@ def score(
 def score_run(folder: RunFolder, method: str, memory_budget: str = "4GB") -> tuple[dict[str, Any], str]:
     """Scores one attack of a run folder; returns the JSON value and the text."""
     result, target = folder.load_result(method), folder.load_target(memory_budget=memory_budget)
-    judged, value = judge(folder, result, target, folder.load_secret())
+    secret = folder.load_secret()
+    judged, value = judge(folder, result, target, secret)
     text = f"{method} on {folder.path}: {judged.summary()}"
+    records = records_of(result, judged, secret)
+    text += f"\n{records.summary()}" if records else ""
     gallery = folder.judgements(method)[1]
     return value, f"{text}\n  pictures: {gallery}" if gallery.exists() else text
 
@@ -63,6 +67,9 @@ def judge(folder: RunFolder, result: Reconstruction, target: Target, secret: Sec
         "passes": result.passes,
         **judged.to_json(),
     }
+    records = records_of(result, judged, secret)
+    if records is not None:
+        value["records"] = records.to_json()
     score_file, gallery = folder.judgements(result.method)
     files.write_json(score_file, value)
     if picture is not None:
@@ -73,6 +80,11 @@ def judge(folder: RunFolder, result: Reconstruction, target: Target, secret: Sec
 def picture_of(secret: Secret) -> PictureFormat | None:
     """How the samples of a run are drawn; None for plain vectors."""
     return PictureFormat.from_json(secret.picture) if secret.picture else None
+
+
+def records_of(result: Reconstruction, judged: Score, secret: Secret) -> Records | None:
+    """The samples of a run as records in original units; None if they are not those of a table."""
+    return as_records(result, judged, secret.inputs, TableFormat.from_json(secret.table)) if secret.table else None
 
 
 def _belongs_to(result: Reconstruction, target: Target) -> bool:
