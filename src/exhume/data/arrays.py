@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from exhume.data.array_files import UNREADABLE, check_claims
 from exhume.data.checks import one_of, whole_number
 from exhume.data.classes import class_targets, random_signs
 from exhume.data.dataset import NORM_WORDS, NORMS, Dataset, PictureFormat, rescale_rows
 from exhume.data.sources import DataSource
-from exhume.errors import DataError, InputError
+from exhume.errors import DataError, InputError, brief
 
 LABELS = ("given", "sign", "one-hot")
 STANDARDISATIONS = ("none", "subset")
@@ -77,19 +76,22 @@ def read_arrays(path: str | Path) -> tuple[torch.Tensor, torch.Tensor | None]:
 def _read(file: Path) -> tuple[Array, Array | None]:
     if file.suffix not in (".npy", ".npz"):
         raise InputError(f"{file} ends in {file.suffix!r}; valid: .npy, .npz")
+    if not file.is_file():
+        what = "is not a regular file" if file.exists() else "does not exist"
+        raise DataError(f"{file} {what}; give `path` an .npy or .npz file")
     try:
+        check_claims(file)
         # A pickle inside can run code.
         content = np.load(file, allow_pickle=False)
         if isinstance(content, np.ndarray):
             return content, None
         with content:
             inputs, labels = (_first(content, keys) for keys in (_INPUT_KEYS, _LABEL_KEYS))
-    except FileNotFoundError as error:
-        raise DataError(f"{file} does not exist; give `path` an .npy or .npz file") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise DataError(f"{file} is not a readable numpy file without pickles: {error}") from error
+    except UNREADABLE as error:
+        raise DataError(f"{file} is not a readable numpy file without pickles: {brief(error)}") from error
     if inputs is None:
-        raise DataError(f"{file} holds {', '.join(content.files) or 'nothing'}; valid: inputs under x or inputs")
+        there = brief(", ".join(content.files[:20]) or "nothing")
+        raise DataError(f"{file} holds {there}; valid: inputs under x or inputs")
     return inputs, labels
 
 

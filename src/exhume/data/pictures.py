@@ -11,9 +11,13 @@ from PIL import Image
 
 from exhume.data.checks import whole_number
 from exhume.data.dataset import NORM_WORDS, ChannelStatistics, Dataset, rescale_rows, standardise
-from exhume.errors import DataError, InputError
+from exhume.errors import DataError, InputError, brief
 
 _MODES = {1: "L", 3: "RGB"}
+# Pillow goes by a file's content, not its name, and would hand some formats to other programs.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+# A small file may claim a huge picture.
+_MOST_PIXELS = 2**26
 
 _STANDARDISATION_WORDS = {
     "subset": "standardised by one scalar mean and one scalar unbiased standard deviation over the whole subset",
@@ -64,16 +68,21 @@ def read_picture(path: Path, channels: int = 3, size: int | None = None) -> torc
     if channels not in _MODES:
         raise InputError(f"channels is {channels!r}; valid: 1, 3")
     sides = None if size is None else (whole_number("size", size),) * 2
+    if not Path(path).is_file():
+        raise DataError(f"{path} is not a readable image: no regular file of that name exists")
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=_FORMATS) as image:
             if image.mode.startswith(("I", "F")):
                 raise DataError(f"{path} holds {image.mode} pixels; valid: 8-bit images")
+            if image.width * image.height > _MOST_PIXELS:
+                raise DataError(f"{path} is {image.height}x{image.width}; valid: at most {_MOST_PIXELS} pixels")
             picture = image.convert(_MODES[channels])
         if sides is not None:
             picture = picture.resize(sides, Image.Resampling.BOX)
-    # Pillow raises SyntaxError for a broken PNG, ValueError for some broken headers.
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} is not a readable image (truncated or damaged?): {error}") from error
+    except DataError:
+        raise
+    except Exception as error:  # Pillow's readers of damaged files raise whatever comes
+        raise DataError(f"{path} is not a readable image (truncated or damaged?): {brief(error)}") from error
     values = torch.from_numpy(np.array(picture, dtype=np.uint8)).reshape(picture.height, picture.width, channels)
     return values.permute(2, 0, 1).to(torch.float32) / 255
 
