@@ -1,5 +1,6 @@
 """What all tests share: one thread a process, no deadlines, and the folder of real data sets."""
 
+import json
 import os
 from pathlib import Path
 
@@ -44,3 +45,31 @@ def in_process_scheduler():
         scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
     ) as cluster:
         yield cluster.scheduler_address
+
+
+@pytest.fixture
+def exhume_command(monkeypatch, capsys):
+    """Runs `exhume <words>`; returns (exit code, standard output, standard error)."""
+
+    from exhume import cli  # torch must not be loaded before its threads are set
+
+    def run(*words):
+        monkeypatch.setattr("sys.argv", ["exhume", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture
+def exhume_json(exhume_command):
+    """Runs `exhume <words> --json`; returns (exit code, the one object on standard output)."""
+
+    def run(*words):
+        code, out, err = exhume_command(*words, "--json")
+        assert out, err
+        return code, json.loads(out)
+
+    return run

@@ -2,6 +2,7 @@
 
 from exhume.activations import Activation
 from exhume.attacks import KKT, NTK, Descent, Exact, Subspace, reconstruct
+from exhume.auditing import Audit, audit
 from exhume.certificate import Certificate
 from exhume.errors import DataError, ExhumeError, FileError, InputError
 from exhume.features import FeatureMap
@@ -16,6 +17,7 @@ __all__ = [
     "KKT",
     "NTK",
     "Activation",
+    "Audit",
     "Certificate",
     "DataError",
     "Descent",
@@ -32,6 +34,7 @@ __all__ = [
     "Stop",
     "Subspace",
     "Target",
+    "audit",
     "forecast",
     "reconstruct",
     "score",

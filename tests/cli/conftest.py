@@ -1,36 +1,6 @@
-"""Running the command line inside the test process."""
-
-import json
+"""A small run for the command line."""
 
 import pytest
-
-from exhume import cli
-
-
-@pytest.fixture
-def exhume_command(monkeypatch, capsys):
-    """Runs `exhume <words>`; returns (exit code, standard output, standard error)."""
-
-    def run(*words):
-        monkeypatch.setattr("sys.argv", ["exhume", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
-
-
-@pytest.fixture
-def exhume_json(exhume_command):
-    """Runs `exhume <words> --json`; returns (exit code, the one object on standard output)."""
-
-    def run(*words):
-        code, out, err = exhume_command(*words, "--json")
-        assert out, err
-        return code, json.loads(out)
-
-    return run
 
 
 @pytest.fixture

@@ -1,0 +1,207 @@
+"""One audit: forecast, attack, certificate, score and page, from memory and from files."""
+
+import json
+import stat
+
+import numpy as np
+import pytest
+import torch
+from auditing_models import DIM, SAMPLES, WIDTH, probe, write_probe
+from torch import nn
+
+import exhume
+from exhume.auditing import folder
+from exhume.errors import ExhumeError, FileError, InputError
+from exhume.report import Level
+
+
+@pytest.fixture(scope="module")
+def model_and_data():
+    return probe()
+
+
+@pytest.fixture(scope="module")
+def audited(model_and_data, tmp_path_factory):
+    model, training = model_and_data
+    out = tmp_path_factory.mktemp("audits") / "audit"
+    return exhume.audit(
+        model,
+        initial="zero",
+        input_shape=(DIM,),
+        truth=training.inputs,
+        labels=training.labels,
+        fail_on="recovered=1",
+        name="a probe",
+        out=out,
+    )
+
+
+def test_a_model_that_carries_its_training_set_is_found_out(audited):
+    assert audited.report.verdict.level is Level.LEAK
+    assert audited.result.certificate.verdict == "exact"
+    assert audited.score.recovered == SAMPLES
+    assert audited.forecast.verdict == "reconstructible"
+    assert audited.measured["recovered"] == audited.measured["certain"] == SAMPLES
+    assert not audited.passed
+    assert [str(each) for each in audited.exceeded] == ["recovered=1"]
+    assert "reached recovered=1" in audited.summary()
+
+
+def test_the_folder_is_readable_by_its_owner_alone_and_holds_the_page(audited):
+    for path in (audited.folder, *audited.folder.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    page = (audited.folder / folder.PAGE).read_text()
+    assert audited.report.verdict.headline in page
+    assert "a probe" in page
+
+
+def test_an_audit_comes_back_from_its_folder(audited):
+    again = folder.load(audited.folder)
+    assert again.to_json() == audited.to_json()
+    assert torch.equal(again.result.samples, audited.result.samples)
+    assert folder.report_of(audited.folder) == audited.report
+    assert folder.report_of(audited.folder, redact=True).redacted
+
+
+def test_the_result_does_not_depend_on_the_truth(audited, model_and_data):
+    model, training = model_and_data
+    other = exhume.audit(
+        model, initial="zero", input_shape=(DIM,), truth=training.inputs + 1, labels=-training.labels, name="a probe"
+    )
+    assert torch.equal(other.result.samples, audited.result.samples)
+    assert other.score.recovered == 0
+    without = exhume.audit(model, initial="zero", input_shape=(DIM,), num_samples=SAMPLES)
+    assert torch.equal(without.result.samples, audited.result.samples)
+    assert without.score is None
+    assert without.measured["recovered"] is None
+
+
+def test_files_give_what_memory_gives(audited, tmp_path):
+    write_probe(tmp_path)
+    other = exhume.audit(
+        f"{tmp_path / 'mymodel.py'}:build",
+        weights=tmp_path / "after.safetensors",
+        initial="zero",
+        input_shape=(DIM,),
+        truth=tmp_path / "x.npy",
+    )
+    assert torch.equal(other.result.samples, audited.result.samples)
+
+
+def test_a_target_can_be_audited(audited, model_and_data):
+    model, training = model_and_data
+    known = exhume.Knowledge(num_samples=SAMPLES)
+    target = exhume.Target.last_layer(model, initial_head="zero", input_shape=(DIM,), knowledge=known)
+    assert torch.equal(exhume.audit(target, truth=training).result.samples, audited.result.samples)
+
+
+def test_too_few_equations_are_no_error_but_a_verdict(model_and_data):
+    model, _ = model_and_data
+    found = exhume.audit(model, initial="zero", input_shape=(DIM,), num_samples=WIDTH, fail_on="certain=1")
+    assert found.result is None
+    assert found.report.verdict.level is Level.OUT_OF_REACH
+    assert found.measured["certain"] == 0
+    assert found.passed
+    assert f"{WIDTH} equations cannot determine" in found.reason
+
+
+def test_a_threshold_that_needs_the_truth_is_refused_without_it(model_and_data, tmp_path):
+    model, _ = model_and_data
+    with pytest.raises(InputError, match="recovered=1 needs the truth"):
+        exhume.audit(
+            model, initial="zero", input_shape=(DIM,), num_samples=3, fail_on="recovered=1", out=tmp_path / "a"
+        )
+    assert not (tmp_path / "a").exists()
+
+
+class Refuses(nn.Module):
+    """A model whose forward pass raises."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(DIM, 2)
+
+    def forward(self, x):
+        raise RuntimeError("no forward today")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"input_shape": (DIM + 1,)}, "cannot be|forward|shape"),
+        ({"input_shape": ()}, "input_shape is not given"),
+        ({"input_shape": (DIM,), "head": "fc"}, "no head 'fc'; there are: 0.0"),
+        ({"input_shape": (DIM,), "truth": np.ones((2, 3))}, "samples of 3 numbers"),
+        ({"input_shape": (DIM,), "initial": {"1.weight": torch.full((1, WIDTH), torch.nan)}}, "NaN or infinite"),
+        ({"input_shape": (DIM,), "num_samples": 3, "know": {"colour": 1}}, "unknown knowledge 'colour'"),
+    ],
+)
+def test_bad_input_is_a_clear_error_and_leaves_nothing(model_and_data, tmp_path, settings, message):
+    model, _ = model_and_data
+    with pytest.raises(ExhumeError, match=message):
+        exhume.audit(model, **({"initial": "zero"} | settings), out=tmp_path / "audit")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_whose_forward_raises_is_a_clear_error(tmp_path):
+    with pytest.raises(InputError, match="no forward today"):
+        exhume.audit(Refuses(), input_shape=(DIM,), num_samples=3, out=tmp_path / "audit")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_with_nan_are_a_clear_error(model_and_data, tmp_path):
+    model, _ = model_and_data
+    broken = nn.Sequential(model[0], nn.Linear(WIDTH, 1, bias=False)).eval()
+    broken[1].weight.data[0, 0] = torch.nan
+    with pytest.raises(InputError, match="NaN"):
+        exhume.audit(broken, initial="zero", input_shape=(DIM,), num_samples=3, out=tmp_path / "audit")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_something_else_is_refused_and_untouched(model_and_data, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    model, _ = model_and_data
+    with pytest.raises(InputError, match="files that are no audit"):
+        exhume.audit(model, initial="zero", input_shape=(DIM,), num_samples=3, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_audit_is_replaced_whole_and_other_files_stay(audited, model_and_data, tmp_path):
+    model, _ = model_and_data
+    out = tmp_path / "audit"
+    again = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES, "out": out}
+    exhume.audit(model, **again, name="first")
+    (out / "notes.txt").write_text("mine")
+    exhume.audit(model, **again, name="second")
+    assert json.loads((out / folder.RECORD).read_text())["name"] == "second"
+    assert (out / "notes.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["audit"]
+
+
+def test_a_full_disk_leaves_the_earlier_audit(audited, model_and_data, tmp_path, monkeypatch):
+    model, _ = model_and_data
+    out = tmp_path / "audit"
+    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES, "out": out}
+    exhume.audit(model, **settings)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("exhume.auditing.folder._write", full)
+    with pytest.raises(FileError, match="No space left"):
+        exhume.audit(model, **settings, seed=5)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["audit"]
+
+
+def test_a_record_that_is_not_whole_is_refused(audited, tmp_path):
+    (tmp_path / folder.RECORD).write_text(json.dumps({"name": "x"}))
+    with pytest.raises(FileError, match="does not hold a whole audit"):
+        folder.load(tmp_path)
+
+
+def test_an_audit_shows_itself_in_a_notebook(audited):
+    shown = audited._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "<script" not in shown  # escaped inside the frame's document

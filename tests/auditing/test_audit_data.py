@@ -1,0 +1,91 @@
+"""The owner's data, from files and from memory."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from exhume import data
+from exhume.auditing import Settings
+from exhume.auditing.given import Given
+from exhume.errors import ExhumeError, InputError
+
+ROWS = np.arange(24, dtype=np.float32).reshape(4, 6) / 24
+
+
+def given(path, **more):
+    return Given.read(Settings(model="m.py:build", truth=path, **({"input_shape": (6,)} | more)))
+
+
+def test_arrays_are_taken_as_they_are(tmp_path):
+    np.save(tmp_path / "x.npy", ROWS)
+    np.savez(tmp_path / "both.npz", x=ROWS, y=np.array([1.0, -1, 1, -1]))
+    save_file({"x": torch.from_numpy(ROWS)}, tmp_path / "x.safetensors")
+    for name in ("x.npy", "both.npz", "x.safetensors"):
+        assert torch.equal(given(tmp_path / name).inputs, torch.from_numpy(ROWS)), name
+    assert given(tmp_path / "x.npy").labels is None
+    assert given(tmp_path / "both.npz").labels.tolist() == [1, -1, 1, -1]
+
+
+def test_pictures_of_a_folder_are_normalised_as_the_attacker_knows(tmp_path):
+    pixels = np.full((4, 4), 255, dtype=np.uint8)
+    pixels[0, 0] = 0
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    know = {"pixel_mean": 0.5, "pixel_std": 0.25}
+    found = given(tmp_path, input_shape=(1, 4, 4), know=know)
+    assert found.inputs[0].tolist() == [-2.0] + [2.0] * 15
+    assert torch.allclose(found.picture.to_pictures(found.inputs)[0, 0], torch.from_numpy(pixels / 255).float())
+
+
+def test_columns_of_a_table_keep_their_names_and_units(tmp_path):
+    (tmp_path / "t.csv").write_text("age (years),bmi,risk\n30,20,1\n40,22,2\n50,27,3\n")
+    found = given(tmp_path / "t.csv", input_shape=(2,), standardise="subset", label_column="risk")
+    assert [(column.name, column.unit) for column in found.table.columns] == [("age", "years"), ("bmi", "")]
+    assert torch.allclose(found.table.to_records(found.inputs)[:, 0], torch.tensor([30.0, 40, 50]).double(), atol=1e-4)
+    assert len(found.labels) == 3
+
+
+def test_classes_by_number_become_rows_for_several_outputs():
+    labels = torch.tensor([2, 0, 1, 1])
+    assert Given.of(ROWS, labels).fitting(6, 3).labels.tolist()[0] == [0, 0, 1]
+    assert Given.of(ROWS, labels.float()).fitting(6, 1).labels.tolist() == [2, 0, 1, 1]
+    with pytest.raises(InputError, match="classes from 0 to 1"):
+        Given.of(ROWS, labels).fitting(6, 2)
+
+
+@pytest.mark.parametrize(
+    ("truth", "labels", "message"),
+    [
+        (ROWS[:, :5], None, "samples of 5 numbers, the model takes 6"),
+        (ROWS * np.nan, None, "truth holds NaN"),
+        (ROWS, np.ones(3), "3 labels for the 4 samples"),
+        (None, np.ones(3), "labels were given without truth"),
+        (ROWS[0], None, "a row a sample"),
+        ("no array", None, "no array of numbers"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(truth, labels, message):
+    with pytest.raises(InputError, match=message):
+        Given.of(truth, labels).fitting(6, 1)
+
+
+def test_a_data_set_of_exhume_brings_pictures_and_non_members():
+    digits = data.load("digits", samples=4)
+    found = Given.of(digits)
+    assert found.picture == digits.picture
+    assert torch.equal(found.held_out, digits.non_members)
+
+
+@pytest.mark.parametrize("name", ["x.pkl", "x.txt", "missing.npy", "missing.csv"])
+def test_other_files_are_refused_with_what_is_valid(tmp_path, name):
+    if "missing" not in name:
+        (tmp_path / name).write_bytes(b"\x80\x04.")
+    with pytest.raises(ExhumeError, match=f"{name}.*(valid|does not exist)"):
+        given(tmp_path / name)
+
+
+def test_a_file_above_the_limit_is_not_opened(tmp_path):
+    np.save(tmp_path / "x.npy", ROWS)
+    with pytest.raises(InputError, match="--max-size"):
+        given(tmp_path / "x.npy", max_size="100B")

@@ -1,0 +1,92 @@
+"""Settings of an audit: from Python, and from YAML."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from exhume.auditing import Refused, Settings, read_settings
+from exhume.defences import DEFENCES
+from exhume.errors import FileError, InputError
+
+
+def test_settings_come_back_from_json():
+    settings = Settings(
+        model="m.py:build",
+        weights=Path("w.safetensors"),
+        input_shape="1,8,8",
+        classes="cat,dog",
+        columns="age,bmi",
+        fail_on=["recovered=1", "verdict=exact"],
+        defences="all",
+        know={"norm": 3.0},
+    )
+    assert settings.input_shape == (1, 8, 8)
+    assert settings.classes == ("cat", "dog")
+    assert [column.name for column in settings.columns] == ["age", "bmi"]
+    assert settings.defences == tuple(DEFENCES)
+    assert Settings(**json.loads(json.dumps(settings.to_json()))) == settings
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"wieghts": "w.pt"}, "there is no wieghts; valid: name, model"),
+        ({"input_shape": "3,zero"}, "input_shape"),
+        ({"num_samples": 0}, "num_samples"),
+        ({"method": "magic"}, "unknown method 'magic'"),
+        ({"defences": ["armour"]}, "unknown defence 'armour'"),
+        ({"fail_on": "leaks=1"}, "unknown measure 'leaks'"),
+        ({"budget_seconds": -1}, "budget_seconds"),
+        ({"columns": [{"name": "age", "std": "wide"}]}, "columns"),
+    ],
+)
+def test_bad_settings_are_named_with_what_is_valid(values, message):
+    with pytest.raises(InputError, match=message):
+        Settings(model="m.py:build", **values)
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_yaml_of_one_model_takes_its_paths_from_its_own_folder(tmp_path):
+    path = write(tmp_path / "a.yaml", "model: m.py:build\nweights: w.safetensors\ninitial: zero\ninput_shape: [4]\n")
+    (settings,) = read_settings(path)
+    assert settings.weights == tmp_path / "w.safetensors"
+    assert settings.model == f"{tmp_path / 'm.py'}:build"
+    assert settings.initial == "zero"
+
+
+def test_yaml_of_several_models_shares_what_stands_above_them(tmp_path):
+    text = "seed: 7\nmodels:\n  - {run: a}\n  - {run: b, seed: 8}\n  - {run: c, sede: 9, name: third}\n"
+    first, second, third = read_settings(write(tmp_path / "many.yaml", text))
+    assert (first.seed, second.seed) == (7, 8)
+    assert first.run == tmp_path / "a"
+    assert isinstance(third, Refused)
+    assert third.name == "third"
+    assert "there is no sede" in third.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a\n- b\n", "must hold settings as name: value"),
+        ("models: 3\n", "must be a list of settings"),
+        ("models: []\n", "must be a list of settings"),
+        ("a: [1, 2\n", "not readable YAML"),
+        ("!!python/object/apply:os.system ['true']\n", "not readable YAML"),
+        ("1: 2\n", "must hold settings as name: value"),
+    ],
+)
+def test_yaml_that_holds_no_settings_is_refused(tmp_path, text, message):
+    with pytest.raises((InputError, FileError), match=message):
+        read_settings(write(tmp_path / "bad.yaml", text))
+
+
+def test_a_file_of_settings_that_is_missing_or_huge_is_refused(tmp_path):
+    with pytest.raises(FileError, match="does not exist"):
+        read_settings(tmp_path / "none.yaml")
+    with pytest.raises(FileError, match="at most 1048576"):
+        read_settings(write(tmp_path / "huge.yaml", "#" * (2 << 20)))
