@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from exhume.cli import attack, audit, compare, data, demo, law, reproduce, score, sweep, train, train_networks
+from exhume.cli import attack, audit, compare, data, demo, law, report, reproduce, score, sweep, train, train_networks
 from exhume.errors import ExhumeError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.add_typer(train.app, name="train")
 app.command("attack")(attack.attack)
 app.command("score")(score.score)
 app.command("compare")(compare.compare)
+app.command("report")(report.report)
 app.command("audit")(audit.audit)
 app.add_typer(sweep.app, name="sweep")
 app.command("reproduce")(reproduce.reproduce)

@@ -2,6 +2,9 @@
 
 from exhume.report.build import of_subject
 from exhume.report.content import Chart, Fact, Field, Level, Remedy, Report, Sample, Table, Verdict
+from exhume.report.from_comparison import of_comparison
+from exhume.report.from_run import of_run
+from exhume.report.from_sweep import of_sweep
 from exhume.report.page import render, write
 from exhume.report.subject import Subject
 
@@ -16,7 +19,10 @@ __all__ = [
     "Subject",
     "Table",
     "Verdict",
+    "of_comparison",
+    "of_run",
     "of_subject",
+    "of_sweep",
     "render",
     "write",
 ]

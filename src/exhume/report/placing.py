@@ -18,7 +18,7 @@ _PLACES = tuple(
     for right, up in ((1, 0), (-1, 0), (0, 1), (0, -1), (0.7, 0.7), (0.7, -0.7), (-0.7, 0.7), (-0.7, -0.7))
 )
 _SAME = 3.0  # pixels within which points share a label
-_POINT = 6.0  # pixels that a point covers on each side
+_POINT = 7.0  # pixels that a point covers on each side
 _LETTERS = 34  # in a shared label
 
 

@@ -98,7 +98,8 @@ def powers(axis: Any) -> None:
 
 
 def power_of_ten(value: float) -> str:
-    if 1e-3 < value < 1e6:
+    """A power of ten, or zero, as a tick says it."""
+    if value == 0 or 2e-3 < value < 1e6:
         return f"{value:,g}"
     return f"10{str(round(math.log10(value))).translate(_SUPERSCRIPTS)}" if value > 0 else ""
 
