@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: demo test slow install lint bench clean
+.PHONY: demo test slow install lint bench docs clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)  ## recover 20 training images from a model's weights; pictures in demo/
@@ -18,6 +18,9 @@ slow: $(READY)  ## the tests that take minutes each
 
 bench: $(READY)  ## ratio tables, both sides measured in one run
 	$(BIN)/python -m benches
+
+docs: $(READY)  ## docs/api.md from the docstrings
+	$(BIN)/python docs/build_api.py
 
 lint: $(READY)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

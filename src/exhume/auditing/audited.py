@@ -42,6 +42,17 @@ class Audit:
         notes: what else is worth telling.
         provenance: versions, files and dates.
         folder: where it was written; None if it was not.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=8, samples=4)
+        >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
+        >>> found = exhume.audit(victim.target(knowledge=exhume.Knowledge(num_samples=4)))
+        >>> found.result.certificate.verdict, found.score is None  # the truth was not given
+        ('exact', True)
+        >>> found.measured["law"]
+        'reconstructible'
     """
 
     settings: Settings

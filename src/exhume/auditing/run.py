@@ -61,6 +61,16 @@ def audit(
 
     Returns:
         What was found; `.summary()` says it, `.report` is the page, `.passed` compares it with `fail_on`.
+
+    Examples:
+        >>> import exhume
+        >>> from exhume import data
+        >>> sphere = data.load("sphere", dim=8, samples=4)
+        >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
+        >>> target = victim.target(knowledge=exhume.Knowledge(num_samples=4))
+        >>> found = exhume.audit(target, truth=sphere.inputs, fail_on=["recovered=1"])
+        >>> found.score.recovered, found.passed
+        (4, False)
     """
     data = {"truth": truth, "labels": labels, "held_out": held_out, "held_out_labels": held_out_labels}
     paths = {name: Path(value) for name, value in data.items() if isinstance(value, str | Path)}
