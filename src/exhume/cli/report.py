@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
+from exhume.auditing import folder
 from exhume.cli.render import Json, show
 from exhume.errors import FileError, InputError
 from exhume.report import Report, of_comparison, of_run, of_sweep, write
 from exhume.runs import RunFolder
 
-_AUDIT = "audit.json"
 _GRIDS, _STORES, _PAGES = (".yaml", ".yml"), (".sqlite",), (".html", ".htm")
 
 
@@ -37,7 +35,7 @@ def report(
     kind, place = _found(path, method)
     if sweep is not None and kind != "sweep":
         raise InputError(f"--sweep is {sweep!r}, but {path} is no store of sweeps")
-    if method is not None and kind not in ("run",):
+    if method is not None and kind != "run":
         raise InputError(f"--method is {method!r}, but {path} is no run folder")
     page = _checked(out) if out is not None else _default(kind, place)
     made = _made(kind, place, method, sweep, redact)
@@ -59,7 +57,7 @@ def _found(path: Path, method: str | None) -> tuple[str, Path]:
         return "sweep", path.with_suffix(".sqlite")
     if path.suffix in _STORES or path.is_file():
         return "sweep", path
-    if (path / _AUDIT).is_file():
+    if (path / folder.RECORD).is_file():
         return "audit", path
     if method is None and RunFolder(path).comparison[0].is_file():
         return "comparison", path
@@ -68,18 +66,12 @@ def _found(path: Path, method: str | None) -> tuple[str, Path]:
 
 def _made(kind: str, path: Path, method: str | None, sweep: str | None, redact: bool) -> Report:
     if kind == "audit":
-        return _of_audit(path, redact)
+        return folder.report_of(path, redact)
     if kind == "comparison":
         return of_comparison(RunFolder(path), redact=redact)
     if kind == "sweep":
         return of_sweep(path, sweep, redact=redact)
     return of_run(RunFolder(path), method, redact=redact)
-
-
-def _of_audit(path: Path, redact: bool) -> Report:
-    """The audit's own report; its rooms are opened only for audits."""
-    report_of = cast(Callable[[Path, bool], Report], import_module("exhume.audit.folder").report_of)
-    return report_of(path, redact)
 
 
 def _default(kind: str, path: Path) -> Path:
