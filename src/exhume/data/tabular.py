@@ -81,7 +81,10 @@ def with_statistics(columns: Sequence[Column], records: torch.Tensor | None) -> 
     if len(records) < 2:
         raise InputError(f"{len(records)} record has no standard deviation; valid: two or more, or standardise 'none'")
     scaler = StandardScaler().fit(records.numpy())
-    statistics = zip(columns, scaler.mean_.tolist(), scaler.scale_.tolist(), strict=True)
+    # The mean of equal numbers may be off by rounding; the first of them is not.
+    constant = records.amin(dim=0) == records.amax(dim=0)
+    means = torch.where(constant, records[0], torch.from_numpy(scaler.mean_))
+    statistics = zip(columns, means.tolist(), scaler.scale_.tolist(), strict=True)
     return tuple(replace(column, mean=mean, std=std) for column, mean, std in statistics)
 
 
