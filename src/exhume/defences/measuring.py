@@ -203,6 +203,8 @@ def _judged(variant: Variant, result: Reconstruction, release: Release, referenc
         note=variant.note,
         passes=result.passes,
         seconds=result.seconds,
+        equations=result.certificate.equations,
+        unknowns=result.certificate.unknowns,
     )
 
 

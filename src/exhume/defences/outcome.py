@@ -38,6 +38,8 @@ class Outcome:
         reason: why it could not be run.
         note: what else is to be said, such as the epsilon of a private training.
         passes, seconds: what the attack cost.
+        equations, unknowns: what the released weights give and what the samples ask; with fewer equations than
+            unknowns no attack on them alone can succeed. None if the attack could not be run.
     """
 
     defence: str
@@ -53,6 +55,8 @@ class Outcome:
     note: str = ""
     passes: float = 0.0
     seconds: float = 0.0
+    equations: int | None = None
+    unknowns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

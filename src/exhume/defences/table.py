@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from exhume.certificate import FAILED
 from exhume.defences.outcome import Outcome
 
 _NONE = "none"
+_IN_WORDS = {"dp-sgd": "DP-SGD", "samples": "More samples", "coordinates": "Fewer coordinates"}
 _COLUMNS = ("defence", "setting", "recovered", "error", "predicted", "verdict", "train", "held out", "outputs", "note")
 _RIGHT = {"recovered", "error", "predicted", "train", "held out", "outputs"}
 
@@ -49,32 +51,53 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def where_recovery_ends(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """For every family a sentence: from which setting on nothing comes back, and what that costs."""
+    """For the model as it is ("none") and every family a sentence: where nothing comes back any more, at what cost."""
     plain = next((each for each in outcomes if each.defence == _NONE), None)
-    families = dict.fromkeys(each.defence for each in outcomes if each.defence != _NONE)
-    return {name: _sentence([each for each in outcomes if each.defence == name], plain) for name in families}
+    names = dict.fromkeys(each.defence for each in outcomes if each.defence != _NONE)
+    families = {name: [each for each in outcomes if each.defence == name] for name in names}
+    sentences = {} if plain is None else {_NONE: _as_it_is(plain)}
+    return sentences | {name: _sentence(family, plain) for name, family in families.items()}
+
+
+def _as_it_is(plain: Outcome) -> str:
+    if plain.verdict is None:
+        return f"As it is: not measured ({plain.reason})."
+    vouched = plain.verdict != FAILED
+    more = "" if vouched else "; the attack vouches for none of them, and a larger budget may find more, here and below"
+    if plain.recovered is None:
+        return "As it is: the attack vouches for nothing, so there is nothing to compare altered copies with."
+    return f"As it is: {plain.recovered} of {plain.num_samples} samples come back{more}."
 
 
 def _sentence(family: list[Outcome], plain: Outcome | None) -> str:
-    name = family[0].defence.capitalize() if family[0].defence != "dp-sgd" else "DP-SGD"
+    name = _IN_WORDS.get(family[0].defence, family[0].defence.capitalize())
     measured = sorted((each for each in family if each.recovered is not None), key=lambda each: each.strength)
     if not measured:
         reasons = dict.fromkeys(each.reason for each in family if each.reason)
         return f"{name}: not measured ({'; '.join(reasons) or 'nothing to compare with'})."
     if plain is not None and plain.recovered == 0:
-        return f"{name}: nothing is recovered from the model as it is, so there is nothing to end."
-    first_none = next(
+        return f"{name}: nothing comes back from the model as it is, so there is nothing to end."
+    ends = next(
         (each for number, each in enumerate(measured) if not any(later.recovered for later in measured[number:])), None
     )
-    if first_none is not None:
-        return f"{name}: recovery ends at {first_none.setting}{_cost(first_none, plain)}."
-    strongest, least = measured[-1], min(measured, key=lambda each: _share(each))
+    if ends is not None:
+        return f"{name}: recovery ends at {ends.setting}{_cost(ends, plain)}.{_for_good(ends)}"
+    strongest, least = measured[-1], min(measured, key=_share)
     if _share(least) == 1:
         return f"{name}: every setting up to {strongest.setting} leaves all samples recoverable."
     return (
         f"{name}: does not end recovery; the fewest samples come back at {least.setting}, "
         f"{least.recovered} of {least.num_samples}{_cost(least, plain)}."
     )
+
+
+def _for_good(outcome: Outcome) -> str:
+    """Whether a better attack could change it, as far as counting tells."""
+    if outcome.equations is None or outcome.unknowns is None:
+        return ""
+    if outcome.equations <= outcome.unknowns:
+        return " There the weights are fewer than the unknowns: no attack on the head alone can do better."
+    return f" There are {outcome.equations / outcome.unknowns:.2g} weights for each unknown: a better attack may exist."
 
 
 def _share(outcome: Outcome) -> float:
