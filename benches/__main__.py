@@ -24,6 +24,8 @@ BENCHES = (
     "pruning",
     "logistic",
     "width_bound",
+    "tabular",
+    "defences",
 )
 
 
