@@ -1,0 +1,169 @@
+"""The verdict in words: one of each level, and honest where certificate and truth contradict each other."""
+
+import pytest
+import torch
+from subjects import CAPTION, ROWS, TOO_FEW, TRUTH, result_of, subject_of
+
+from exhume.defences import Outcome
+from exhume.defences.outcome import Utility
+from exhume.knowledge import Knowledge
+from exhume.reconstruction import Stop
+from exhume.report import Level, remedies
+from exhume.report.words import percent, samples_in_words, verdict_of
+
+SMALL, LARGE = 1e-6, 0.4
+WRONG = torch.randn(TRUTH.shape, generator=torch.Generator().manual_seed(8))
+
+
+def told(verdict):
+    return " ".join((verdict.headline, *verdict.sentences))
+
+
+def test_samples_that_the_attack_vouches_for_are_a_leak_without_the_truth():
+    verdict = verdict_of(subject_of(result_of([SMALL] * ROWS, "exact")))
+    assert verdict.level is Level.LEAK
+    assert "all 4 training samples were recovered" in verdict.headline
+    assert "were not given" in told(verdict)
+
+
+def test_the_truth_confirms_a_leak():
+    verdict = verdict_of(subject_of(result_of([SMALL] * ROWS, "exact"), truth=TRUTH))
+    assert verdict.level is Level.LEAK
+    assert "Compared with the training data that were given, all 4 training samples came back" in told(verdict)
+    assert "contradicts" not in told(verdict)
+
+
+def test_few_small_error_bars_are_partial():
+    verdict = verdict_of(subject_of(result_of([SMALL, LARGE, LARGE, LARGE], "approximate")))
+    assert verdict.level is Level.PARTIAL
+    assert "some of its training data: 1 of 4 training samples was recovered" in verdict.headline
+
+
+def test_half_of_the_samples_are_a_leak():
+    verdict = verdict_of(subject_of(result_of([SMALL, SMALL, LARGE, LARGE], "approximate")))
+    assert verdict.level is Level.LEAK
+
+
+def test_an_exact_certificate_that_the_truth_contradicts_is_no_leak():
+    verdict = verdict_of(subject_of(result_of([SMALL] * ROWS, "exact", samples=WRONG), truth=TRUTH))
+    assert verdict.level is Level.PARTIAL
+    assert "do not confirm any of them" in verdict.headline
+    assert "One of the two is wrong" in told(verdict)
+    assert "none of 4 training samples came back" in told(verdict)
+
+
+def test_a_certificate_that_the_truth_contradicts_on_some_samples_says_so():
+    samples = torch.cat((TRUTH[:3], WRONG[3:]))
+    verdict = verdict_of(subject_of(result_of([SMALL] * ROWS, "exact", samples=samples), truth=TRUTH))
+    assert verdict.level is Level.LEAK
+    assert "3 of 4 training samples were recovered" in verdict.headline
+    assert "The truth contradicts the attack on 1 sample" in told(verdict)
+
+
+def test_a_failed_certificate_that_the_truth_contradicts_is_partial_and_said_honestly():
+    verdict = verdict_of(subject_of(result_of(verdict="failed"), truth=TRUTH))
+    assert verdict.level is Level.PARTIAL
+    assert "though the attack itself cannot tell" in verdict.headline
+    assert CAPTION in told(verdict)
+
+
+def test_error_bars_of_a_failed_certificate_are_not_believed():
+    verdict = verdict_of(subject_of(result_of([SMALL] * ROWS, "failed")))
+    assert verdict.level is Level.NOT_SHOWN
+
+
+def test_a_failed_attack_with_enough_equations_is_no_proof_of_safety():
+    result = result_of(verdict="failed", samples=WRONG, stop=Stop.PASS_LIMIT, max_passes=100.0)
+    verdict = verdict_of(subject_of(result, truth=TRUTH))
+    assert verdict.level is Level.NOT_SHOWN
+    assert verdict.headline == "No training sample could be recovered within the budget."
+    assert "no proof of safety" in told(verdict)
+    assert Stop.PASS_LIMIT.sentence in told(verdict)
+
+
+def test_fewer_equations_than_unknowns_are_out_of_reach_and_warn_of_labels():
+    result = result_of(verdict="failed", samples=WRONG, equations=20, unknowns=64)
+    verdict = verdict_of(subject_of(result, forecast=TOO_FEW))
+    assert verdict.level is Level.OUT_OF_REACH
+    assert "cannot be determined from these weights alone" in verdict.headline
+    assert "Labels may still leak" in told(verdict)
+    assert "20 equations for 64 unknown" in told(verdict)
+
+
+def test_a_leak_below_the_wall_of_the_head_is_a_leak():
+    """Attacks that read other layers go below it; the law has no veto."""
+    assert verdict_of(subject_of(result_of([SMALL] * ROWS, "exact"), forecast=TOO_FEW)).level is Level.LEAK
+
+
+@pytest.mark.parametrize(("forecast", "level"), [(TOO_FEW, Level.OUT_OF_REACH), (None, Level.NOT_SHOWN)])
+def test_an_attack_that_could_not_be_run_is_told_with_its_reason(forecast, level):
+    verdict = verdict_of(subject_of(None, forecast=forecast, reason="the sky fell"))
+    assert verdict.level is level
+    assert "the sky fell" in told(verdict)
+
+
+def test_what_the_weights_leave_open_is_said():
+    result = result_of([SMALL] * ROWS, "exact", signs_determined=False, norms_determined=False)
+    text = told(verdict_of(subject_of(result, truth=-3 * TRUTH)))
+    assert "a sample from its negative" in text
+    assert "up to a common factor" in text
+    assert "up to sign" in text
+
+
+def test_known_samples_are_not_counted_as_recovered():
+    result = result_of([SMALL], "exact", samples=TRUTH[:1], knowledge=Knowledge(num_samples=ROWS, samples=TRUTH[1:]))
+    verdict = verdict_of(subject_of(result, truth=TRUTH))
+    assert "the only unknown training sample was recovered" in verdict.headline
+
+
+def test_counts_in_words():
+    assert samples_in_words(3, 3) == "all 3 training samples"
+    assert samples_in_words(0, 3) == "none of 3 training samples"
+    assert [percent(share) for share in (0.1, 0.0123, 3e-4, 1e-9)] == ["10 %", "1.2 %", "0.03 %", "0.001 %"]
+
+
+def outcome(defence, setting, recovered, held_out=0.1):
+    return Outcome(defence, setting, 1.0, recovered, ROWS, 0.0, 0.0, "exact", Utility(held_out_error=held_out))
+
+
+def remedies_with(*outcomes, bars=(SMALL,) * ROWS):
+    return remedies.of(subject_of(result_of(bars, "exact"), defences=outcomes))
+
+
+def test_remedies_of_a_leak_name_the_sizes_of_the_law():
+    texts = {each.title: each.text for each in remedies_with()}
+    assert "Below 65 of its 400 weights" in texts["Release fewer parameters of the head"]
+    assert "From 25 samples on" in texts["Train on more samples"]
+
+
+def test_what_was_measured_not_to_help_is_not_recommended():
+    found = remedies_with(
+        outcome("none", "as it is", 4), outcome("rounding", "int8", 4), outcome("dp-sgd", "epsilon 1", 3)
+    )
+    titles = [each.title for each in found]
+    assert "Do not rely on: dp-sgd, rounding" in titles
+    assert not any(title.startswith(("Round", "Train with differential privacy")) for title in titles)
+
+
+def test_measured_defences_are_ranked_by_what_is_left_and_then_by_cost():
+    found = remedies_with(
+        outcome("none", "as it is", 4),
+        outcome("pruning", "90% pruned", 2, held_out=0.2),
+        outcome("noise", "noise 10%", 0, held_out=0.5),
+        outcome("noise", "noise 5%", 0, held_out=0.3),
+        outcome("coordinates", "1/8 of features", 0, held_out=0.4),
+    )
+    titles = [each.title for each in found[:3]]
+    assert titles == [
+        "Add noise to the released weights: noise 5%",
+        "Release fewer coordinates of the head: 1/8 of features",
+        "Prune the head: 90% pruned",
+    ]
+    assert "0 of 4 samples came back" in found[0].text
+    assert "held-out error 0.3 instead of 0.1" in found[0].text
+    assert not any(each.title == "Release fewer parameters of the head" for each in found)
+
+
+def test_sizes_of_the_head_are_no_remedy_against_attacks_that_read_other_layers():
+    found = remedies.of(subject_of(result_of([SMALL] * ROWS, "exact", method="subspace")))
+    assert not any("parameters" in each.title or "samples" in each.title for each in found)
