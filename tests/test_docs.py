@@ -19,7 +19,17 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-EXAMPLES = [(page, index) for page in PAGES for index in range(len(blocks(page, "python")))]
+def file_of(block):
+    """The name of the file that a block is, if its first line is a comment that says so."""
+    named = re.fullmatch(r"# (\w[\w-]*\.(?:py|yaml))", block.splitlines()[0])
+    return named.group(1) if named else None
+
+
+def examples_of(page):
+    return [block for block in blocks(page, "python") if file_of(block) is None]
+
+
+EXAMPLES = [(page, index) for page in PAGES for index in range(len(examples_of(page)))]
 
 
 def test_there_are_examples():
@@ -30,19 +40,32 @@ def test_there_are_examples():
 def test_python_examples_run(page, index, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    exec(compile(blocks(page, "python")[index], str(page), "exec"), names)  # its own asserts are part of the test
+    exec(compile(examples_of(page)[index], str(page), "exec"), names)  # its own asserts are part of the test
     assert "result" in names  # it went through to the end
 
 
 def commands_of(page):
-    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
-    return [shlex.split(line, comments=True) for line in lines if line.startswith("exhume ")]
+    """The words of every command of exhume or Python, and the exit code that the page says it has."""
+    lines = [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
+    told = [line for line in lines if re.match(r"exhume |python \w+\.py", line)]
+    return [(shlex.split(line, comments=True), int("# exits with 1" in line)) for line in told]
+
+
+def run_command(words, monkeypatch, capsys):
+    """The exit code and what was printed; commands of exhume run in this process, which has it loaded."""
+    if words[0] == "python":
+        done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code or 0, capsys.readouterr()
 
 
 def test_the_readme_has_commands_and_the_first_of_them_runs_in_a_process_of_its_own(tmp_path):
     commands = commands_of(README)
     assert len(commands) >= 4
-    words = [sys.executable, "-c", "from exhume.cli import main; main()", *commands[0][1:]]
+    words = [sys.executable, "-c", "from exhume.cli import main; main()", *commands[0][0][1:]]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -50,13 +73,12 @@ def test_the_readme_has_commands_and_the_first_of_them_runs_in_a_process_of_its_
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=lambda page: page.name)
 def test_commands_run_in_order(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for block in blocks(page, "yaml"):  # its first line is a comment, the name of the file
-        (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block)
-    for words in commands_of(page):
-        monkeypatch.setattr("sys.argv", words)
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert not ended.value.code, f"{words}\n{capsys.readouterr()}"
+    for block in blocks(page, "yaml") + blocks(page, "python"):
+        if name := file_of(block):
+            (tmp_path / name).write_text(block)
+    for words, expected in commands_of(page):
+        code, told = run_command(words, monkeypatch, capsys)
+        assert code == expected, f"{words}\n{told}"
 
 
 def test_links_lead_somewhere():
