@@ -182,6 +182,8 @@ class Knowledge(BaseModel):
     @classmethod
     def from_json(cls, value: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Knowledge:
         """Built again from `to_json` and `tensors`."""
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise InputError(f"this cannot be known: a {type(value).__name__}; valid: names and values")
         plain = {name: each for name, each in value.items() if name not in _TENSORS}
         named = {name: tensors[name] for name in _TENSORS if value.get(name) is not None}
         return cls(**plain, **named)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, ConfigDict
 
 from exhume import files, fragments
 from exhume.certificate import APPROXIMATE, EXACT, Certificate
-from exhume.errors import FileError, InputError
+from exhume.errors import FileError, InputError, brief
 from exhume.knowledge import Knowledge
 
 _TENSORS = "reconstruction.safetensors"
@@ -207,24 +209,51 @@ class Reconstruction:
         tensors = files.read_tensors(Path(folder) / _TENSORS)
         known = {name.removeprefix(_KNOWN): each for name, each in tensors.items() if name.startswith(_KNOWN)}
         try:
-            value.pop("num_samples")
+            saved = dict(_Saved.model_validate(value))
+            samples, coefficients = tensors["samples"], tensors["coefficients"]
+            _check_shapes(samples, coefficients, saved["input_shape"])
+            del saved["num_samples"]
             return cls(
-                samples=tensors["samples"],
-                coefficients=tensors["coefficients"],
+                samples=samples,
+                coefficients=coefficients,
                 labels=tensors.get("labels"),
-                certificate=_read_certificate(value.pop("certificate")),
-                knowledge=Knowledge.from_json(value.pop("knowledge"), known),
-                stop=Stop(value.pop("stop")),
-                notes=tuple(value.pop("notes")),
-                input_shape=tuple(value.pop("input_shape", ())),  # results of earlier versions have none
-                **value,
+                knowledge=Knowledge.from_json(saved.pop("knowledge"), known),
+                **saved,
             )
         except (KeyError, TypeError, ValueError, InputError) as error:
-            raise FileError(f"{folder} does not hold a whole reconstruction: {error}") from error
+            raise FileError(f"{folder} does not hold a whole reconstruction: {brief(error)}") from error
 
 
-def _read_certificate(value: dict[str, Any]) -> Certificate:
-    return Certificate(**{**value, "predicted_errors": tuple(value["predicted_errors"])})
+class _Saved(BaseModel):
+    """What `result.json` must hold; people may have edited it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: str
+    method: str
+    seed: int
+    options: dict[str, Any]
+    knowledge: dict[str, Any]
+    num_samples: int
+    stop: Stop
+    max_passes: float | None = None
+    steps: int
+    passes: float
+    seconds: float
+    signs_determined: bool
+    norms_determined: bool
+    certificate: Certificate
+    evidence: dict[str, Any] = {}
+    history: dict[str, list[float]] = {}
+    notes: tuple[str, ...]
+    input_shape: tuple[int, ...] = ()  # results of earlier versions have none
+
+
+def _check_shapes(samples: torch.Tensor, coefficients: torch.Tensor, input_shape: tuple[int, ...]) -> None:
+    if samples.ndim != 2 or coefficients.ndim != 2 or len(samples) != len(coefficients):
+        raise ValueError(f"samples {tuple(samples.shape)} and coefficients {tuple(coefficients.shape)} do not fit")
+    if input_shape and (min(input_shape) < 1 or math.prod(input_shape) != samples.shape[1]):
+        raise ValueError(f"input_shape {brief(input_shape, 80)} does not fit samples of {samples.shape[1]} numbers")
 
 
 def _colour(verdict: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from exhume import files
-from exhume.errors import FileError
+from exhume.errors import FileError, brief
 from exhume.reconstruction import Reconstruction
 from exhume.target import Target
 
@@ -80,8 +80,8 @@ class RunFolder:
                 metadata["protocol"],
                 json.loads(metadata.get("table", "null")),  # folders of earlier versions have none
             )
-        except (KeyError, ValueError) as error:
-            raise FileError(f"{self.path / _SECRET} does not hold a whole data set: {error!r}") from error
+        except (KeyError, ValueError, RecursionError) as error:
+            raise FileError(f"{self.path / _SECRET} does not hold a whole data set: {brief(error)}") from error
 
     @property
     def holds_secret(self) -> bool:

@@ -14,7 +14,7 @@ from torch import nn
 
 from exhume import files
 from exhume.displacement import HeadMove, Initial, InitialBias, move_of
-from exhume.errors import FileError, InputError
+from exhume.errors import FileError, InputError, brief
 from exhume.features import FeatureMap, ModuleFeatureMap
 from exhume.features.stored import build_features, fastest
 from exhume.knowledge import Knowledge
@@ -74,9 +74,10 @@ class Target:
             )
         _check_weights(displacement)
         shape = tuple(self.input_shape) or (features.input_dim,)
-        if torch.Size(shape).numel() != features.input_dim:
+        if math.prod(shape) != features.input_dim or min(shape) < 1:
             raise InputError(
-                f"input shape {shape} has {torch.Size(shape).numel()} numbers, the model takes {features.input_dim}"
+                f"input shape {brief(shape, 80)} has {brief(math.prod(shape), 30)} numbers, "
+                f"the model takes {features.input_dim}"
             )
         for name in ("samples", "subspace"):
             rows = getattr(self.knowledge, name)
@@ -233,8 +234,8 @@ class Target:
             known = {name.removeprefix(_KNOWN): tensor for name, tensor in known.items()}
             knowledge = Knowledge.from_json(description["knowledge"], known)
             displacement = tensors.pop("displacement")
-        except (KeyError, TypeError, ValueError, InputError) as error:
-            raise FileError(f"{folder} does not hold a whole victim: {error}") from error
+        except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
+            raise FileError(f"{folder} does not hold a whole victim: {brief(error)}") from error
         surviving, trained = tensors.pop("surviving", None), tensors.pop("trained_head", None)
         weights = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items()}
         feature_map = build_features(features, weights, shape, memory_budget=memory_budget, device=device)

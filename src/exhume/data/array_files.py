@@ -50,5 +50,6 @@ def _check_claim(opened: IO[bytes], size: int, file: Path) -> None:
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > size or min(shape, default=0) < 0:
         raise DataError(
-            f"{file} claims an array of shape {brief(shape, 80)}, {brief(claimed, 30)} bytes, but holds {size} (damaged?)"
+            f"{file} claims an array of shape {brief(shape, 80)}, {brief(claimed, 30)} bytes, "
+            f"but holds {size} (damaged?)"
         )

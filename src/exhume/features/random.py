@@ -125,7 +125,7 @@ class RandomFeatureMap:
         try:
             sizes = int(value["num_features"]), int(value["input_dim"]), int(value["seed"])
             name, dtype = str(value["activation"]), {"float32": torch.float32, "float64": torch.float64}[value["dtype"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FileError(f"the description of the random features is incomplete or wrong: {error!r}") from error
         return cls(GaussianMatrix(*sizes, memory_budget=memory_budget, device=device), name, dtype)
 

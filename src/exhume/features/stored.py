@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from exhume import networks
-from exhume.errors import FileError, unknown_name
+from exhume.errors import FileError, brief, unknown_name
 from exhume.features.base import FeatureMap
 from exhume.features.first_layer import as_first_layer
 from exhume.features.gaussian import usable
@@ -15,6 +16,9 @@ from exhume.features.module import KIND as MODULE
 from exhume.features.module import ModuleFeatureMap, probe_inputs
 from exhume.features.random import KIND as RANDOM_FEATURES
 from exhume.features.random import RandomFeatureMap
+
+# Settings that count layers; the others count numbers.
+_REPEATED = ("blocks", "depth")
 
 
 def fastest(body: ModuleFeatureMap) -> FeatureMap:
@@ -36,10 +40,30 @@ def build_features(
     if kind != MODULE:
         raise unknown_name("kind of features", kind, (RANDOM_FEATURES, MODULE))
     try:
+        _check_fits(value["architecture"], value["config"], weights, shape)
         network = networks.build(value["architecture"], value["config"])
         network.to(next((weight.dtype for weight in weights.values()), torch.float32)).load_state_dict(weights)
         head, bias = str(value["head"]), bool(value["bias"])
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise FileError(f"the description of the network does not fit its weights: {error}") from error
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise FileError(f"the description of the network does not fit its weights: {brief(error)}") from error
     network = network.to(usable(options["device"])).eval()
     return fastest(ModuleFeatureMap(network, head, shape, bias=bias, memory_budget=options["memory_budget"]))
+
+
+def _check_fits(name: Any, config: Any, weights: dict[str, torch.Tensor], shape: tuple[int, ...]) -> None:
+    """Refuses a description that a few words make larger than its weights, before it takes any memory."""
+    if not isinstance(config, dict):
+        raise TypeError(f"config is a {type(config).__name__}")
+    most, layers = max(1, sum(weight.numel() for weight in weights.values())), len(weights)
+    for setting, value in config.items():
+        sizes = value if isinstance(value, list) else [value]
+        limit = layers if setting in _REPEATED else most
+        if len(sizes) > max(3, layers) or any(isinstance(size, int) and size > limit for size in sizes):
+            raise ValueError(f"{setting} is {brief(value, 80)}")
+    with torch.device("meta"):
+        network = networks.build(str(name), config)
+    claimed = {key: tuple(each.shape) for key, each in network.state_dict().items()}
+    if claimed != {key: tuple(each.shape) for key, each in weights.items()}:
+        raise ValueError("names or shapes differ")
+    if math.prod(shape) != math.prod(network.input_shape) or min(shape, default=0) < 1:
+        raise ValueError(f"input_shape is {brief(shape, 80)}")
