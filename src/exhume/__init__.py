@@ -11,6 +11,7 @@ from exhume.law import Forecast, forecast
 from exhume.reconstruction import Reconstruction, Stop
 from exhume.scoring import Score, score
 from exhume.target import Target
+from exhume.version import VERSION
 from exhume.victims import RandomFeatures
 
 __all__ = [
@@ -39,4 +40,4 @@ __all__ = [
     "reconstruct",
     "score",
 ]
-__version__ = "0.1.0"
+__version__ = VERSION

@@ -102,3 +102,16 @@ def test_equations_that_no_unknown_sample_is_active_at_do_not_count():
     active = int((features.forward(rows[:1]) > 0).sum())
     assert equations_seen(span, span.at(rows[:1]), seed=0) == active
     assert 60 < active < 140
+
+
+def test_the_rank_of_the_weights_counts_known_samples_too():
+    digits = data.load("digits", samples=5, labels="one-hot")
+    victim = RandomFeatures(num_features=400, activation="gelu").fit(digits.inputs, digits.labels)
+    held = Knowledge(samples=digits.inputs[:2])
+    result = exhume.reconstruct(victim.target(knowledge=held))
+    assert result.evidence["rank"] == 5
+    assert len(result.samples) == 3
+    assert exhume.score(result, digits.inputs).recovered == 3
+    everything = victim.target(knowledge=Knowledge(samples=digits.inputs))
+    with pytest.raises(InputError, match="show 5 samples, and as many are known"):
+        exhume.reconstruct(everything)

@@ -75,7 +75,10 @@ class Exact(Attack):
         informed = problem.target.knowledge.known_samples > 0 and problem.num_samples is not None
         if by_rows and problem.target.num_outputs == 1 and not informed:
             return None
-        count = problem.num_samples or samples_by_rank(problem.target.displacement)
+        rank = None if problem.num_samples else samples_by_rank(problem.target.displacement)
+        count = problem.num_samples or (None if rank is None else rank - problem.target.knowledge.known_samples)
+        if count is not None and count < 1:
+            raise InputError(f"the weights show {rank} samples, and as many are known; nothing is left to look for")
         if count is None and by_rows:
             return None
         if count is None:
@@ -89,7 +92,7 @@ class Exact(Attack):
         if subsets and not outcome.settled and monitor.ended is None:
             return None
         proposal = finish_directly(problem, outcome, monitor)
-        evidence = {} if problem.num_samples else {"rank": count}
+        evidence = {} if rank is None else {"rank": rank}
         return replace(proposal, evidence=proposal.evidence | evidence | {"starts": outcome.starts})
 
     def _by_rows(self, problem: Problem, monitor: Monitor) -> Proposal:

@@ -119,6 +119,14 @@ def _values(know: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def under(target: Target, settings: Settings) -> Target:
+    """A target under what the settings say that the attacker knows, beside what it knows already."""
+    values = _values(settings.know)
+    if settings.num_samples is not None:
+        values["num_samples"] = settings.num_samples
+    return target.assuming(**values) if values else target
+
+
 def _opened_run(settings: Settings, path: Path) -> Opened:
     """A run folder: its public part is the target, its secret the owner's data."""
     taken = ("weights", "truth", "labels", "held_out", "head")
@@ -127,10 +135,7 @@ def _opened_run(settings: Settings, path: Path) -> Opened:
         raise InputError(f"a run folder holds its own {', '.join(beside)}; leave {' and '.join(beside)} away")
     folder = RunFolder(path)
     target = folder.load_target(memory_budget=settings.memory_budget, device=settings.device)
-    values = _values(settings.know)
-    if settings.num_samples is not None:
-        values["num_samples"] = settings.num_samples
-    target = target.assuming(**values) if values else target
+    target = under(target, settings)
     if not folder.holds_secret:
         return Opened(target, Given())
     secret = folder.load_secret()

@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
-import exhume
 from exhume import attacks, defences, scoring
 from exhume.auditing import folder
 from exhume.auditing.attempts import Attempt, ProgressOf, attempt, best
 from exhume.auditing.audited import Audit
 from exhume.auditing.given import Given, picture_format, table_format
-from exhume.auditing.opening import Opened, open_module, open_settings
+from exhume.auditing.opening import Opened, open_module, open_settings, under
 from exhume.auditing.settings import Settings
 from exhume.defences import Outcome, Release
 from exhume.displacement import Initial
@@ -28,6 +27,7 @@ from exhume.reconstruction import Reconstruction
 from exhume.report import Fact
 from exhume.scoring import Score
 from exhume.target import Target
+from exhume.version import VERSION
 
 # Measures of an audit that need the truth.
 _BY_TRUTH = ("recovered", "share", "error")
@@ -63,8 +63,7 @@ def audit(
         What was found; `.summary()` says it, `.report` is the page, `.passed` compares it with `fail_on`.
 
     Examples:
-        >>> import exhume
-        >>> from exhume import data
+        >>>         >>> from exhume import data
         >>> sphere = data.load("sphere", dim=8, samples=4)
         >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
         >>> target = victim.target(knowledge=exhume.Knowledge(num_samples=4))
@@ -129,6 +128,7 @@ def _opened(model: nn.Module | Target, given: Given, initial: Any, settings: Set
         given.table or table_format(settings),
     )
     if isinstance(model, Target):
+        model = under(model, settings)
         return Opened(model, given.fitting(model.feature_map.input_dim, model.num_outputs))
     if isinstance(initial, Path) or (isinstance(initial, str) and initial not in ("zero", "unknown")):
         raise InputError(f"the initial weights of a module in memory are tensors, 'zero' or 'unknown', not {initial!r}")
@@ -193,7 +193,7 @@ def _tried(attempts: Sequence[Attempt], result: Reconstruction | None) -> list[s
 
 def _provenance(target: Target, settings: Settings) -> tuple[Fact, ...]:
     facts = [
-        Fact("exhume", exhume.__version__),
+        Fact("exhume", VERSION),
         Fact("torch", torch.__version__),
         Fact("Python", platform.python_version()),
         Fact("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),

@@ -15,6 +15,7 @@ from exhume.report.subject import Subject
 from exhume.report.svg import number
 from exhume.report.words import verdict_of
 from exhume.scoring import RECOVERED_BELOW
+from exhume.version import VERSION
 
 
 def of_subject(subject: Subject) -> Report:
@@ -130,11 +131,9 @@ def _attack_facts(subject: Subject) -> list[Fact]:
 
 def _provenance(subject: Subject) -> tuple[Fact, ...]:
     """What the subject says of its origin, with the version of the tool and the attack's seed."""
-    from exhume import __version__  # the package may still be loading when this file is
-
     facts = list(subject.provenance)
     if not any(fact.name.lower() == "exhume" for fact in facts):
-        facts.insert(0, Fact("exhume", __version__))
+        facts.insert(0, Fact("exhume", VERSION))
     if subject.result is not None:
         facts.append(Fact("Attack", f"{subject.result.method}, seed {subject.result.seed}"))
         facts.append(Fact("Fingerprint of the target", subject.result.target))

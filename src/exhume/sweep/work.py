@@ -15,6 +15,7 @@ from distributed import get_worker
 from exhume.errors import ExhumeError
 from exhume.sweep.cell import Cell
 from exhume.sweep.outcome import Finished
+from exhume.version import VERSION
 
 Experiment = Callable[[Cell], Finished]
 
@@ -51,9 +52,7 @@ def compute(experiment: Experiment, config: dict[str, Any], key: str, topic: str
 
 def versions() -> dict[str, str]:
     """What computes here."""
-    from exhume import __version__
-
-    return {"exhume": __version__, "python": platform.python_version(), "torch": torch.__version__}
+    return {"exhume": VERSION, "python": platform.python_version(), "torch": torch.__version__}
 
 
 def _first_line(error: BaseException) -> str:
