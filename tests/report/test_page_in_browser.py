@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exhume.report import Report, page
+from exhume.report import Report, page, svg
 from exhume.report.grids import NOTHING
 
 _OPTIONS = [
@@ -239,3 +239,19 @@ def test_hostile_words_run_nothing(opened, full_report):
     tab = opened(report)
     assert tab.title() == f"{hostile} · exhume"
     assert tab.locator("#notes li").inner_text() == hostile
+
+
+def test_drawings_of_matplotlib_take_the_colours_of_the_theme(opened, full_report):
+    with svg.sheet() as (drawing, axis):
+        axis.plot([1, 2, 3], [3, 1, 2], color=svg.COLOURS["accent"], label="a curve")
+        axis.legend()
+        chart = svg.chart(drawing, title="Curve", description="A curve that falls and rises.")
+    tab = opened(dataclasses.replace(full_report, charts=(chart,)), color_scheme="light")
+    curve = tab.get_by_role("img", name="A curve that falls and rises.").locator("path[style*='--accent']").first
+
+    def colour() -> str:
+        return curve.evaluate("element => getComputedStyle(element).stroke")
+
+    assert colour() == "rgb(29, 95, 166)"
+    tab.get_by_role("button", name="Dark theme").click()
+    assert colour() == "rgb(127, 180, 242)"
