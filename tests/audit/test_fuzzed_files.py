@@ -1,6 +1,6 @@
 """Damaged files against all loaders: an error of exhume's own or success; no crash, no hang, no huge memory.
 
-By default 820 files, the sum of the counts below; EXHUME_FUZZ=10 in the environment makes them ten times as many.
+By default 880 files, the sum of the counts below; EXHUME_FUZZ=10 in the environment makes them ten times as many.
 """
 
 import faulthandler
@@ -21,6 +21,7 @@ from PIL import Image
 
 from exhume import Certificate, Knowledge, Reconstruction, Stop, Target, files, networks
 from exhume.audit.weights import load_weights
+from exhume.auditing.settings import Settings, read_settings
 from exhume.data.arrays import load_arrays
 from exhume.data.folder import load_folder
 from exhume.data.table import load_table
@@ -112,6 +113,9 @@ def _picture(kind):
 
 _CSV = b"age (years),weight (kg),label\n" + b"".join(b"%d,%d.5,%d\n" % (n, 50 + n, n % 2) for n in range(20))
 _YAML = b"data: {name: sphere, dim: 7}\nvictim: [rf, {activation: tanh}]\nratio: [1, 2.5]\nattack: exact\nseeds: 3\n"
+_AUDITS = b"attack: exact\nmodels:\n- {model: net.py:build, weights: w.pt, name: one}\n- {architecture: mlp, weights: v.pt}\n"
+    b"models:\n- {model: net.py:build, weights: w.pt, input_shape: [1, 8, 8]}\n- {architecture: mlp, weights: v.pt}\n"
+)
 
 
 @_example(120)
@@ -178,6 +182,14 @@ def test_damaged_grids(room, content):
     _harmless(Grid.read, path)
 
 
+@_example(60)
+@given(content=damaged(_AUDITS))
+def test_damaged_settings_of_audits(room, content):
+    path = room / "audits.yaml"
+    path.write_bytes(content)
+    _harmless(read_settings, path)
+
+
 def _result():
     certificate = Certificate(100, 20, 1e-7, 1e-8, 0.1, (1e-6, 1e-5), "recovered", "because")
     return Reconstruction(
@@ -227,6 +239,8 @@ def test_the_undamaged_files_are_read(room, saved):
     assert load_arrays(room / "a.npy").inputs.shape == (6, 4)
     assert load_table(room / "a.csv", "label").inputs.shape == (20, 2)
     assert Grid.read(room / "a.yaml").size == 12
+    (room / "b.yaml").write_bytes(_AUDITS)
+    assert all(isinstance(each, Settings) for each in read_settings(room / "b.yaml"))
     for name, load in {"result": Reconstruction.load, "plain": Target.load, "network": Target.load}.items():
         (room / name).mkdir()
         for file, content in saved[name].items():
