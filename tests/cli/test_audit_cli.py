@@ -1,0 +1,104 @@
+"""`exhume audit`: words in, exit code and one JSON object out."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "auditing"))
+from auditing_models import SAMPLES, write_probe
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    write_probe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+PROBE = "audit --model mymodel.py:build --weights after.safetensors --initial zero --input-shape 12".split()
+
+
+def test_exit_code_is_0_if_no_threshold_is_reached_and_1_if_one_is(folder, exhume_json):
+    code, value = exhume_json(*PROBE, "--truth", "x.npy", "--fail-on", f"recovered={SAMPLES + 1}")
+    assert code == 0
+    assert value["passed"]
+    assert value["measured"]["recovered"] == SAMPLES
+    assert Path(value["report"]).exists()
+    code, value = exhume_json(*PROBE, "--num-samples", SAMPLES, "--fail-on", "verdict=exact", "--fail-on", "certain=99")
+    assert code == 1
+    assert value["exceeded"] == ["verdict=exact"]
+    assert value["score"] is None
+
+
+def test_text_names_the_verdict_and_the_page(folder, exhume_command):
+    code, out, _ = exhume_command(*PROBE, "--truth", "x.npy", "--name", "my probe", "--out", "there")
+    assert code == 0
+    assert out.startswith("my probe: This model gives away its training data")
+    assert "there/report.html" in out
+
+
+def test_a_report_is_made_again_from_the_folder(folder, exhume_command, exhume_json):
+    exhume_command(*PROBE, "--truth", "x.npy", "--out", "there")
+    first = (folder / "there" / "report.html").read_text()
+    code, value = exhume_json("report", "there", "--out", "again.html")
+    assert code == 0
+    assert Path(value["out"]).read_text() == first
+    code, _, err = exhume_command("report", "there", "--redact", "--out", "shared.html")
+    assert code == 0, err
+    assert (folder / "shared.html").read_text() != first
+
+
+def test_defences_are_measured_when_asked_for(folder, exhume_json):
+    code, value = exhume_json(*PROBE, "--truth", "x.npy", "--labels", "y.npy", "--defence", "rounding")
+    assert code == 0
+    assert {each["defence"] for each in value["defences"]} == {"none", "rounding"}
+    assert value["defences"][0]["recovered"] == SAMPLES
+    assert all(each["utility"]["training_error"] is not None for each in value["defences"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["audit"], "an audit needs one of model"),
+        (["audit", "none.yaml"], "none.yaml does not exist"),
+        (["audit", "--model", "nothing.py:build"], "nothing.py does not exist"),
+        (["audit", "--model", "mymodel.py:make"], "make"),
+        ([*PROBE, "--fail-on", "recovered=1"], "needs the truth"),
+        ([*PROBE, "--run", "there"], "given: model and run"),
+        ([*PROBE, "--defence", "armour"], "unknown defence 'armour'"),
+        ([*PROBE, "--truth", "none.npy"], "none.npy"),
+        ([*PROBE, "--truth", "x.npy", "--out", "mymodel.py"], "mymodel.py is a file"),
+        ([*PROBE, "--truth", "x.npy", "--out", "."], "is the current folder"),
+        (["audit", "--architecture", "two-layer", "--weights", "after.safetensors"], "not those of a two-layer"),
+    ],
+)
+def test_bad_usage_is_one_line_exit_code_2_and_nothing_written(folder, exhume_command, words, message):
+    before = sorted(path.name for path in folder.iterdir() if path.name != "__pycache__")
+    code, out, err = exhume_command(*words)
+    assert code == 2
+    assert not out
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == before
+
+
+def test_several_models_exit_with_2_if_one_could_not_be_audited(folder, exhume_json):
+    common = "model: mymodel.py:build\ninitial: zero\ninput_shape: [12]\nnum_samples: 3\n"
+    (folder / "two.yaml").write_text(
+        f"{common}models:\n  - {{name: good, weights: after.safetensors}}\n  - {{name: bad, weights: none.pt}}\n"
+    )
+    code, value = exhume_json("audit", "two.yaml", "--out", "audits")
+    assert code == 2
+    assert [each["audited"] for each in value["models"]] == [True, False]
+    assert "none.pt" in value["models"][1]["reason"]
+    index = json.loads((folder / "audits" / "audits.json").read_text())
+    assert [each["name"] for each in index["models"]] == ["good", "bad"]
+
+
+def test_settings_beside_a_file_of_settings_are_refused(folder, exhume_command):
+    (folder / "one.yaml").write_text("run: there\n")
+    code, _, err = exhume_command("audit", "one.yaml", "--seed", 3)
+    assert code == 2
+    assert "seed beside a file of settings" in err
