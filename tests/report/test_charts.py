@@ -150,3 +150,10 @@ def test_the_cost_is_the_held_out_error_else_the_training_error_else_the_change_
     ):
         made = defences_chart([replace(each, utility=utility) for each in outcomes()])
         assert f"{words} of the altered model" in made.image
+
+
+def test_a_cost_that_is_the_same_for_all_is_passed_over():
+    made = defences_chart(
+        [replace(each, utility=Utility(0.0, None, index / 10)) for index, each in enumerate(outcomes())]
+    )
+    assert "relative change of the outputs of the altered model" in made.image

@@ -1,5 +1,7 @@
 """The verdict in words: one of each level, and honest where certificate and truth contradict each other."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from subjects import CAPTION, ROWS, TOO_FEW, TRUTH, result_of, subject_of
@@ -167,3 +169,16 @@ def test_measured_defences_are_ranked_by_what_is_left_and_then_by_cost():
 def test_sizes_of_the_head_are_no_remedy_against_attacks_that_read_other_layers():
     found = remedies.of(subject_of(result_of([SMALL] * ROWS, "exact", method="subspace")))
     assert not any("parameters" in each.title or "samples" in each.title for each in found)
+
+
+def test_a_defence_that_stopped_an_attack_is_not_called_a_proof():
+    found = remedies_with(outcome("none", "as it is", 4), outcome("noise", "noise 30%", 0))
+    assert "no proof that nothing can" in found[0].text
+
+
+def test_the_strongest_setting_of_a_useless_family_is_named():
+    weak, strong = (
+        replace(outcome("rounding", name, 4), strength=at) for name, at in (("float16", 1.0), ("int8", 9.0))
+    )
+    found = remedies_with(outcome("none", "as it is", 4), weak, strong)
+    assert "4 of 4 samples still came back at int8" in found[0].text

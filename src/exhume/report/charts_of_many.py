@@ -20,7 +20,7 @@ _SMALLEST = 1e-16  # errors below are drawn here
 # Largest over smallest cost from which the axis is bent, and down to which share of the largest it tells costs apart.
 _WIDE_SPREAD, _MOST_SPREAD = 100.0, 1e6
 
-# Which cost is drawn, the first that most outcomes have, and its words.
+# What an alteration costs, the most telling first, and its words.
 COSTS = (
     ("held_out_error", "held-out error"),
     ("training_error", "training error"),
@@ -30,11 +30,18 @@ Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def cost_measured(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
-    """The name and the words of the cost that can be told of these outcomes; None if none can of two of them."""
+    """The name and the words of the first cost that tells outcomes apart, else the first that is there at all.
+
+    A model that fits its training data whatever is done to it has no training error to choose by.
+    """
+    there: list[tuple[str, str]] = []
     for name, words in COSTS:
-        if sum(getattr(each.utility, name) is not None for each in outcomes) > 1:
+        costs = [cost for each in outcomes if (cost := getattr(each.utility, name)) is not None]
+        if len(set(costs)) > 1:
             return name, words
-    return None
+        if len(costs) > 1:
+            there.append((name, words))
+    return there[0] if there else None
 
 
 def share_recovered(outcome: Outcome) -> float | None:
@@ -163,4 +170,6 @@ def _label(outcome: Outcome) -> str:
 
 
 def _name(outcome: Outcome) -> str:
-    return "the model as it is" if outcome.defence == UNDEFENDED else f"{outcome.defence} {outcome.setting}"
+    if outcome.defence == UNDEFENDED:
+        return "the model as it is"
+    return outcome.setting if outcome.setting.startswith(outcome.defence) else f"{outcome.defence}, {outcome.setting}"

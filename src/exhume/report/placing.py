@@ -19,6 +19,7 @@ _PLACES = tuple(
 )
 _SAME = 3.0  # pixels within which points share a label
 _POINT = 7.0  # pixels that a point covers on each side
+_GAP = 4.0  # pixels between labels
 _LETTERS = 34  # in a shared label
 
 
@@ -54,7 +55,7 @@ def place_labels(drawing: Figure, axis: Any, points: Sequence[tuple[float, float
             if covered == 0:
                 break
         assert best is not None
-        taken.append(_moved(text, best[1]))
+        taken.append(_moved(text, best[1]).padded(_GAP))
 
 
 def _moved(text: Any, place: tuple[float, float, str]) -> Bbox:

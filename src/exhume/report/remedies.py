@@ -15,10 +15,12 @@ from exhume.report.charts_of_many import UNDEFENDED, cost_measured, share_recove
 from exhume.report.content import Remedy
 from exhume.report.findings import Findings
 from exhume.report.subject import Subject
+from exhume.report.words import percent
 from exhume.scoring import RECOVERED_BELOW
 
 # Share of what is recovered from the model as it is, down to which a defence must bring it to be recommended.
 _HELPS_BELOW = 0.5
+_HARDLY = 1e-5  # the smallest share that is said in figures
 _WHAT = {
     "rounding": "Round the released weights",
     "noise": "Add noise to the released weights",
@@ -53,14 +55,12 @@ def _measured(outcomes: Sequence[Outcome]) -> tuple[list[Remedy], set[str]]:
     ranked = sorted(best.values(), key=_by_what_is_left(outcomes))
     helping = [each for each in ranked if _left(each) <= _HELPS_BELOW * before]
     remedies = [Remedy(f"{_title(each.defence)}: {each.setting}", _numbers(each, plain)) for each in helping]
-    useless = [each for each in ranked if each not in helping]
+    useless = [max(families[each.defence], key=lambda one: one.strength) for each in ranked if each not in helping]
     if useless:
         told = " ".join(f"{each.defence.capitalize()}: {_came_back(each)} at {each.setting}." for each in useless)
         names = ", ".join(each.defence for each in useless)
         remedies.append(
-            Remedy(
-                f"Do not rely on: {names}", f"Measured on this model, even the strongest settings do not help. {told}"
-            )
+            Remedy(f"Do not rely on: {names}", f"Measured on this model, no setting halved what comes back. {told}")
         )
     return remedies, set(families)
 
@@ -161,8 +161,11 @@ def _numbers(outcome: Outcome, plain: Outcome) -> str:
     told = [
         f"{words} {now:.2g} instead of {then:.2g}" for words, now, then in costs if now is not None and then is not None
     ]
-    if not told and outcome.utility.output_change is not None:
-        told = [f"outputs change by {outcome.utility.output_change:.2g} of their size"]
+    if outcome.utility.held_out_error is None and outcome.utility.output_change is not None:
+        small = "less than " if outcome.utility.output_change < _HARDLY else ""
+        told.append(f"outputs change by {small}{percent(outcome.utility.output_change)}")
     if told:
         text += f" The cost: {', '.join(told)}."
-    return f"{text} {outcome.note}".strip() if outcome.note else text
+    if outcome.recovered == 0:
+        text += " That nothing came back within this attack's budget is no proof that nothing can."
+    return f"{text} Note: {outcome.note}." if outcome.note else text
