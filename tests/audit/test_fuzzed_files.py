@@ -113,9 +113,11 @@ def _picture(kind):
 
 _CSV = b"age (years),weight (kg),label\n" + b"".join(b"%d,%d.5,%d\n" % (n, 50 + n, n % 2) for n in range(20))
 _YAML = b"data: {name: sphere, dim: 7}\nvictim: [rf, {activation: tanh}]\nratio: [1, 2.5]\nattack: exact\nseeds: 3\n"
-_AUDITS = b"attack: exact\nmodels:\n- {model: net.py:build, weights: w.pt, name: one}\n- {architecture: mlp, weights: v.pt}\n"
-    b"models:\n- {model: net.py:build, weights: w.pt, input_shape: [1, 8, 8]}\n- {architecture: mlp, weights: v.pt}\n"
-)
+_AUDITS = b"""{"method": "exact", "fail_on": ["recovered=1"], "defences": ["rounding"], "models": [
+    {"model": "net.py:build", "weights": "w.pt", "input_shape": [1, 8, 8], "classes": ["a", "b"], "seed": 1},
+    {"architecture": "mlp", "config": {"hidden": [4]}, "weights": "v.pt", "columns": ["age", "mass"], "know": {}}]}"""
+_HOSTILE_YAML = ["name: 2024-13-45", "models:\n- {1: 2}", f"name: {'9' * 5000}", "? [1]\n: 2", "a: " + "[" * 20000,
+                 "name: !!python/object/apply:os.mkdir [x]", "&a [*a]", "a: &a {b: *a}"]  # fmt: skip
 
 
 @_example(120)
@@ -183,11 +185,19 @@ def test_damaged_grids(room, content):
 
 
 @_example(60)
-@given(content=damaged(_AUDITS))
+@given(content=st.one_of(damaged(_AUDITS), edited_json(_AUDITS), edited_json(_AUDITS)))
 def test_damaged_settings_of_audits(room, content):
     path = room / "audits.yaml"
     path.write_bytes(content)
     _harmless(read_settings, path)
+
+
+@pytest.mark.parametrize("read", [Grid.read, read_settings])
+@pytest.mark.parametrize("text", _HOSTILE_YAML, ids=range(len(_HOSTILE_YAML)))
+def test_yaml_that_parsers_stumble_over_is_refused(room, read, text):
+    path = room / "hostile.yaml"
+    path.write_text(text)
+    _harmless(read, path)
 
 
 def _result():

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
 
-from exhume import attacks
+from exhume import attacks, files
 from exhume.auditing.thresholds import Threshold
 from exhume.data import Column
 from exhume.defences import DEFENCES
-from exhume.errors import ExhumeError, FileError, InputError, unknown_name
+from exhume.errors import ExhumeError, FileError, InputError, brief, unknown_name
 
 AUTO = "auto"
 ALL = "all"
@@ -86,6 +86,8 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise InputError(f"these settings of an audit cannot be used: {_problems(error)}") from error
+        except TypeError as error:  # a number where a list of names belongs
+            raise InputError(f"these settings of an audit cannot be used: {brief(error)}") from error
 
     @field_validator("fail_on", mode="before")
     @classmethod
@@ -151,7 +153,7 @@ def read_settings(path: Path) -> list[Settings | Refused]:
     if "models" not in value:
         return [_within(Path(path).parent, value)]
     models = value.pop("models")
-    if not isinstance(models, list) or not models or not all(isinstance(each, dict) for each in models):
+    if not isinstance(models, list) or not models or not all(_named(each) for each in models):
         raise InputError(f"models in {path} must be a list of settings, one entry a model")
     return [_read_one(Path(path).parent, value | each, place) for place, each in enumerate(models, start=1)]
 
@@ -189,16 +191,20 @@ def _within(folder: Path, value: dict[str, Any]) -> Settings:
 def _read_yaml(path: Path) -> dict[str, Any]:
     """One mapping from a YAML file, by the safe loader."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise FileError(f"{path} has {path.stat().st_size} bytes; a file of settings has at most {_LARGEST}")
+        size = files.regular_size(path)
+        if size > _LARGEST:
+            raise FileError(f"{path} has {size} bytes; a file of settings has at most {_LARGEST}")
         value = yaml.safe_load(path.read_text())
-    except FileNotFoundError as error:
-        raise FileError(f"{path} does not exist") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise FileError(f"{path} is not readable YAML: {error}") from error
-    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:  # ValueError: no such date, for one
+        raise FileError(f"{path} is not readable YAML: {brief(error)}") from error
+    if not _named(value):
         raise InputError(f"{path} must hold settings as name: value; valid names: {', '.join(_names())}")
     return value
+
+
+def _named(value: Any) -> bool:
+    """Whether it is a mapping whose keys are names."""
+    return isinstance(value, dict) and all(isinstance(name, str) for name in value)
 
 
 def _problems(error: ValidationError) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from exhume.errors import InputError
+from exhume.errors import InputError, brief
 
 # Deeper than any grid; also what ends a value that holds itself.
 _MAX_DEPTH = 10
@@ -39,6 +39,8 @@ def parse(content: bytes) -> dict[str, Any]:
         value = yaml.load(content, Loader=_Loader)  # a SafeLoader
     except RecursionError as error:
         raise InputError("nested too deeply") from error
+    except ValueError as error:  # a date or a number that cannot be
+        raise InputError(f"it holds a value that cannot be read: {brief(error)}") from error
     if not isinstance(value, dict):
         raise InputError(f"it holds {_kind(value)}; valid: fields and their values, as in `ratio: [1, 2, 4]`")
     _check_plain(value, "", _MAX_DEPTH)
