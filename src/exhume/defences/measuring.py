@@ -21,6 +21,8 @@ from exhume.reconstruction import Reconstruction
 from exhume.scoring import RECOVERED_BELOW, score, score_samples
 
 NONE = "none"
+# What an attack raises on weights that it cannot work with; the second comes from degenerate systems.
+_FAILURES = (ExhumeError, torch.linalg.LinAlgError)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def _undefended(plain: Variant, run: _Run, given: Reconstruction | None) -> tupl
     assert release is not None
     try:
         result = given if given is not None else run.on(release)
-    except ExhumeError as error:
+    except _FAILURES as error:
         return _without_result(plain, str(error)), None
     reference = Reference.of(result)
     return _judged(plain, result, release, reference), result
@@ -149,7 +151,7 @@ def _attacked(variant: Variant, run: _Run, plain: Release, reference: Reference)
         more = len(release.inputs) - len(plain.inputs)
     try:
         result = run.on(release, more)
-    except ExhumeError as error:
+    except _FAILURES as error:
         return _without_result(variant, str(error))
     return _judged(variant, result, release, reference)
 
