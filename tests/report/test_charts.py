@@ -129,7 +129,9 @@ def test_dishonest_error_bars_are_counted():
 def test_an_attack_without_history_or_with_infinite_losses_is_drawn():
     empty = replace(RESULT, history={})
     broken = replace(RESULT, history={"loss": [float("inf"), float("nan"), 0.0], "passes": [0.0, 1.0, 2.0]})
-    ET.fromstring(convergence_chart({"empty": empty, "broken": broken}).image)
+    nowhere = replace(empty, certificate=replace(RESULT.certificate, residual=float("nan"), floor=float("nan")))
+    ET.fromstring(convergence_chart({"empty": empty, "broken": broken, "nowhere": nowhere}).image)
+    ET.fromstring(convergence_chart({"nowhere": nowhere}).image)
 
 
 @pytest.mark.parametrize("costs", [(0.0, 0.0, 0.0), (0.0, 1e-12, 0.5), (1e-30, 1e-3, 0.5), (0.11, 0.11, 0.11)])

@@ -16,6 +16,7 @@ from exhume.data import PictureFormat, TableFormat
 from exhume.data.tables import Column
 from exhume.errors import FileError, InputError
 from exhume.knowledge import Knowledge
+from exhume.reconstruction import Stop
 from exhume.report import Level, of_comparison, of_run, of_subject, of_sweep, render
 from exhume.runs import RunFolder, Secret
 from exhume.sweep import Grid, Store
@@ -335,3 +336,22 @@ def test_the_forecast_is_not_needed():
     report = of_subject(subject_of(result_of(BARS, "approximate"), forecast=None))
     assert report.law is None
     assert ENOUGH.verdict not in {fact.explanation for fact in report.facts}
+
+
+def test_a_diverged_attack_is_reported(run, tmp_path):
+    copy = RunFolder(tmp_path / "copy")
+    copy.save_target(run.load_target())
+    copy.save_secret(run.load_secret())
+    descent = run.load_result("descent")
+    copy.save_result(replace(descent, samples=descent.samples * float("nan"), stop=Stop.DIVERGED))
+    report = of_run(copy)
+    assert report.verdict.level is Level.NOT_SHOWN
+    assert "diverged" in report.samples_note
+    assert any("not compared" in note for note in report.notes)
+    json.dumps(report.to_json(), allow_nan=False)
+    render(report)
+
+
+def test_notes_of_the_subject_are_told_before_those_of_the_attack():
+    report = of_subject(subject_of(result_of(BARS, "approximate", notes=("second",)), notes=("first",)))
+    assert report.notes == ("first", "second")

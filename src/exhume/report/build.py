@@ -49,7 +49,7 @@ def of_subject(subject: Subject) -> Report:
         defence_charts=() if chart is None else (chart,),
         defence_tables=(defence_table(subject.defences),) if subject.defences else (),
         remedies=remedies.of(subject),
-        notes=() if result is None else result.notes,
+        notes=(*subject.notes, *(() if result is None else result.notes)),
         model_card=model_card.of(subject, verdict, provenance),
         provenance=provenance,
         redacted=subject.redacted,

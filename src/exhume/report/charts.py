@@ -82,7 +82,8 @@ def convergence_chart(results: Mapping[str, Reconstruction]) -> Chart:
             marker = "o" if len(passes) == 1 else ""
             axis.plot(passes, residuals, color=colour, linewidth=1.6, marker=marker, label=label)
             ends.append(f"{label} ends at {result.certificate.residual:.2g} after {result.passes:,.0f} passes.")
-        floor = max(result.certificate.floor for result in results.values())
+        floors = [result.certificate.floor for result in results.values()]
+        floor = max((each for each in floors if math.isfinite(each)), default=_SMALLEST)
         axis.axhline(floor, color=COLOURS["muted"], linestyle="--", linewidth=1.2, label="what rounding alone leaves")
         axis.set(xscale="log", yscale="log", xlabel="feature passes", ylabel="relative residual")
         powers(axis.xaxis)
@@ -211,6 +212,8 @@ def _progress(result: Reconstruction) -> tuple[list[float], list[float]]:
         for passes, loss in zip(history.get("passes", ()), history.get("loss", ()), strict=False)
         if math.isfinite(passes) and math.isfinite(loss) and loss > 0
     ]
-    pairs.append((max(result.passes, 1.0), max(result.certificate.residual, _SMALLEST)))
+    residual = result.certificate.residual
+    if math.isfinite(residual) or not pairs:
+        pairs.append((max(result.passes, 1.0), max(residual, _SMALLEST) if math.isfinite(residual) else 1.0))
     passes, residuals = zip(*pairs, strict=True)
     return list(passes), list(residuals)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import torch
+
 from exhume import scoring
 from exhume.data import PictureFormat, TableFormat
 from exhume.errors import FileError, InputError
@@ -37,7 +39,8 @@ def of_run(folder: RunFolder, method: str | None = None, redact: bool = False) -
 def subject_of(
     folder: RunFolder, target: Target, result: Reconstruction, secret: Secret | None, *, redact: bool = False
 ) -> Subject:
-    """One result of a run folder as the subject of a report; scored if the truth is given."""
+    """One result of a run folder as the subject of a report, scored if the truth is given and it did not diverge."""
+    finite = bool(torch.isfinite(result.samples).all())
     return Subject(
         name=folder.path.resolve().name,
         result=result,
@@ -47,9 +50,10 @@ def subject_of(
         table=TableFormat.from_json(secret.table) if secret is not None and secret.table else None,
         truth=None if secret is None else secret.inputs,
         true_labels=None if secret is None else secret.labels,
-        score=None if secret is None else judged(result, target, secret),
+        score=judged(result, target, secret) if secret is not None and finite else None,
         provenance=provenance(folder.attack(result.method) / "result.json", secret),
         redacted=redact,
+        notes=() if finite else ("The attack diverged, so its rows were not compared with the training data.",),
     )
 
 

@@ -35,6 +35,8 @@ def of(subject: Subject) -> Gallery:
     rows, borrowed = _as_shown(subject, result)
     drawn, drawn_truth, drawing_note = _drawn(subject, result, rows)
     notes = [*_borrowed_words(result, borrowed, subject.score is not None), drawing_note]
+    if not bool(torch.isfinite(result.samples).all()):
+        notes.append("The attack diverged: where it left no numbers, zeros are shown.")
     if subject.redacted:
         notes.append("Redacted: pictures are blurred, records and labels withheld.")
     bars: Sequence[float | None] = result.certificate.predicted_errors or [None] * len(rows)
@@ -74,7 +76,8 @@ def of(subject: Subject) -> Gallery:
 
 def _as_shown(subject: Subject, result: Reconstruction) -> tuple[torch.Tensor, tuple[str, ...]]:
     """Rows (m, d) with norms and signs of the truth where the attack leaves them open, and what was borrowed."""
-    rows, truth, score = result.samples.detach().cpu(), subject.truth, subject.score
+    # A diverged attack leaves rows without numbers; nothing can be drawn of them.
+    rows, truth, score = result.samples.detach().cpu().nan_to_num(0.0, 0.0, 0.0), subject.truth, subject.score
     if truth is None or score is None:
         return rows, ()
     truth = truth.detach().cpu().reshape(len(truth), -1)
