@@ -41,11 +41,11 @@ def test_recovery_ends_at_the_weakest_setting_from_which_on_nothing_comes_back()
     )
 
 
-def test_below_the_wall_it_is_said_that_no_attack_on_the_head_can_do_better():
+def test_below_the_wall_it_is_said_that_the_weights_do_not_determine_the_samples():
     below = outcome("coordinates", "1/8", 8.0, 0, equations=50, unknowns=100, change=0.25)
     said = where_recovery_ends([PLAIN, below])["coordinates"]
     assert said.startswith("Fewer coordinates: recovery ends at 1/8 (outputs change by 25%).")
-    assert "no attack on the head alone can do better" in said
+    assert "by themselves they do not determine the samples" in said
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Coordinates(Defence):
 
     Attributes:
         shares: of the features that are released. By default 1/2, 1/4 and so on until the weights are fewer than the
-            unknowns, beyond which no attack on them alone can succeed.
+            unknowns, beyond which they do not determine the samples.
     """
 
     name: ClassVar[str] = "coordinates"

@@ -22,7 +22,7 @@ from exhume.scoring import RECOVERED_BELOW, score, score_samples
 
 NONE = "none"
 # What an attack raises on weights that it cannot work with; the second comes from degenerate systems.
-_FAILURES = (ExhumeError, torch.linalg.LinAlgError)
+_FAILURES = (ExhumeError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Outcome:
         note: what else is to be said, such as the epsilon of a private training.
         passes, seconds: what the attack cost.
         equations, unknowns: what the released weights give and what the samples ask; with fewer equations than
-            unknowns no attack on them alone can succeed. None if the attack could not be run.
+            unknowns they do not determine the samples. None if the attack could not be run.
     """
 
     defence: str

@@ -96,7 +96,7 @@ def _for_good(outcome: Outcome) -> str:
     if outcome.equations is None or outcome.unknowns is None:
         return ""
     if outcome.equations <= outcome.unknowns:
-        return " There the weights are fewer than the unknowns: no attack on the head alone can do better."
+        return " There the weights are fewer than the unknowns: by themselves they do not determine the samples."
     return f" There are {outcome.equations / outcome.unknowns:.2g} weights for each unknown: a better attack may exist."
 
 
