@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from exhume.auditing import Refused, Settings, read_settings
 from exhume.defences import DEFENCES
@@ -19,13 +20,19 @@ def test_settings_come_back_from_json():
         columns="age,bmi",
         fail_on=["recovered=1", "verdict=exact"],
         defences="all",
-        know={"norm": 3.0},
+        know={"norm": 3.0, "pixel_mean": "0.5,0.25"},
     )
+    assert settings.known == {"norm": 3.0, "pixel_mean": (0.5, 0.25)}
     assert settings.input_shape == (1, 8, 8)
     assert settings.classes == ("cat", "dog")
     assert [column.name for column in settings.columns] == ["age", "bmi"]
     assert settings.defences == tuple(DEFENCES)
     assert Settings(**json.loads(json.dumps(settings.to_json()))) == settings
+
+
+def test_of_known_tensors_json_keeps_the_shape():
+    settings = Settings(model="m.py:build", know={"samples": torch.ones(2, 3)})
+    assert settings.to_json()["know"] == {"samples": [2, 3]}
 
 
 @pytest.mark.parametrize(

@@ -17,17 +17,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-PROBE = [
-    "audit",
-    "--model",
-    "mymodel.py:build",
-    "--weights",
-    "after.safetensors",
-    "--initial",
-    "zero",
-    "--input-shape",
-    "12",
-]
+PROBE = ["audit", "--model", "mymodel.py:build", "--weights", "after.safetensors"]
+PROBE += ["--initial", "zero", "--input-shape", "12"]
 
 
 def test_exit_code_is_0_if_no_threshold_is_reached_and_1_if_one_is(folder, exhume_json):

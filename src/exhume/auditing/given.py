@@ -168,7 +168,7 @@ def picture_shape(input_shape: Sequence[int]) -> tuple[int, int, int] | None:
 
 def picture_format(settings: Settings) -> PictureFormat | None:
     """How inputs are drawn, from the normalisation that `know` states; None if it states none."""
-    shape, know = picture_shape(settings.input_shape), settings.know
+    shape, know = picture_shape(settings.input_shape), settings.known
     if shape is None or not {"pixel_mean", "pixel_std", "pixel_range"} & set(know):
         return None
     low, high = (float(bound) for bound in know.get("pixel_range") or (0.0, 1.0))

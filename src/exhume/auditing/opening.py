@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from exhume.audit.architectures import assumed_settings, known_architecture
-from exhume.audit.model_file import build_model, check_forward, fit_weights
-from exhume.audit.weights import read_weights
+from exhume.auditing.architectures import assumed_settings, known_architecture
 from exhume.auditing.given import Given
+from exhume.auditing.model_file import build_model, check_forward, fit_weights
 from exhume.auditing.settings import Settings
+from exhume.auditing.weights import read_weights
 from exhume.data import PictureFormat, TableFormat
 from exhume.displacement import Initial
 from exhume.errors import InputError
 from exhume.knowledge import Knowledge
-from exhume.known_values import known_name, known_value
 from exhume.networks import Network
 from exhume.runs import RunFolder
 from exhume.target import Target
@@ -99,7 +97,7 @@ def _initial(settings: Settings, path: Path) -> Mapping[str, torch.Tensor]:
 
 def _knowledge(settings: Settings, given: Given) -> tuple[Knowledge, tuple[str, ...]]:
     """What the attacker is assumed to know; the number of samples is that of the truth if nothing else is said."""
-    values = _values(settings.know)
+    values = settings.known
     if "num_samples" in values and settings.num_samples is not None:
         raise InputError("num_samples is said twice; give num_samples, or know num_samples")
     told = values.pop("num_samples", settings.num_samples)
@@ -109,19 +107,9 @@ def _knowledge(settings: Settings, given: Given) -> tuple[Knowledge, tuple[str, 
     return Knowledge(**values, num_samples=told), ()
 
 
-def _values(know: Mapping[str, Any]) -> dict[str, Any]:
-    """Knowledge by its names, texts read as on the command line."""
-    values = {}
-    for name, value in know.items():
-        plain = known_name(name)
-        texts = isinstance(value, str)
-        values[plain] = known_value(plain, value) if texts else tuple(value) if isinstance(value, list) else value
-    return values
-
-
 def under(target: Target, settings: Settings) -> Target:
     """A target under what the settings say that the attacker knows, beside what it knows already."""
-    values = _values(settings.know)
+    values = settings.known
     if settings.num_samples is not None:
         values["num_samples"] = settings.num_samples
     return target.assuming(**values) if values else target

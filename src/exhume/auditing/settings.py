@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from exhume.auditing.thresholds import Threshold
 from exhume.data import Column
 from exhume.defences import DEFENCES
 from exhume.errors import ExhumeError, FileError, InputError, brief, unknown_name
+from exhume.known_values import known_name, known_value
 
 AUTO = "auto"
 ALL = "all"
@@ -138,9 +140,21 @@ class Settings(BaseModel):
         source = self.run or self.weights
         return self.name or (source.stem if source else "") or self.model or str(self.architecture)
 
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """`know` by the names of knowledge, texts read as on the command line."""
+        values = {}
+        for name, value in self.know.items():
+            plain = known_name(name)
+            text = isinstance(value, str)
+            values[plain] = known_value(plain, value) if text else tuple(value) if isinstance(value, list) else value
+        return values
+
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values that `Settings(**value)` takes again."""
-        return self.model_dump(mode="json") | {"fail_on": [str(each) for each in self.fail_on]}
+        """Plain JSON values that `Settings(**value)` takes again; of known tensors their shape."""
+        know = {name: list(value.shape) if hasattr(value, "shape") else value for name, value in self.know.items()}
+        plain = self.model_copy(update={"know": know})
+        return plain.model_dump(mode="json") | {"fail_on": [str(each) for each in self.fail_on]}
 
 
 def read_settings(path: Path) -> list[Settings | Refused]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from exhume import files
-from exhume.audit.folders import folder_name, inside
 from exhume.auditing import folder
 from exhume.auditing.attempts import ProgressOf
 from exhume.auditing.audited import Audit
+from exhume.auditing.folders import folder_name, inside
 from exhume.auditing.run import audit_settings
 from exhume.auditing.settings import Refused, Settings
 from exhume.errors import ExhumeError

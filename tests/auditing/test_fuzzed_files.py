@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from exhume import Certificate, Knowledge, Reconstruction, Stop, Target, files, networks
-from exhume.audit.weights import load_weights
 from exhume.auditing.settings import Settings, read_settings
+from exhume.auditing.weights import load_weights
 from exhume.data.arrays import load_arrays
 from exhume.data.folder import load_folder
 from exhume.data.table import load_table

@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from exhume.audit import weights
-from exhume.audit.weights import load_weights, read_weights
+from exhume.auditing import weights
+from exhume.auditing.weights import load_weights, read_weights
 from exhume.errors import FileError, InputError
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from exhume import networks
-from exhume.audit.architectures import assumed_settings, guess_config, known_architecture
-from exhume.audit.folders import folder_name, inside
-from exhume.audit.model_file import build_model, check_forward, fit_weights, load_model
+from exhume.auditing.architectures import assumed_settings, guess_config, known_architecture
+from exhume.auditing.folders import folder_name, inside
+from exhume.auditing.model_file import build_model, check_forward, fit_weights, load_model
 from exhume.errors import InputError
 
 _NET = """

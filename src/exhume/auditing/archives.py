@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from exhume.audit.limits import check_limit
+from exhume.auditing.limits import check_limit
 from exhume.errors import FileError, brief
 
 ADVICE = "save the weights alone, with torch.save(model.state_dict(), ...) or safetensors.torch.save_file"

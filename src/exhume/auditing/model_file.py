@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from exhume.audit.architectures import known_architecture
-from exhume.audit.limits import DEFAULT_LIMIT
-from exhume.audit.weights import load_weights
+from exhume.auditing.architectures import known_architecture
+from exhume.auditing.limits import DEFAULT_LIMIT
+from exhume.auditing.weights import load_weights
 from exhume.errors import InputError, brief
 from exhume.features.heads import run
 from exhume.features.module import probe_inputs

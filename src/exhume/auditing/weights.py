@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from exhume import files
-from exhume.audit.archives import ADVICE, check_archive
-from exhume.audit.limits import DEFAULT_LIMIT, check_limit, size_limit
+from exhume.auditing.archives import ADVICE, check_archive
+from exhume.auditing.limits import DEFAULT_LIMIT, check_limit, size_limit
 from exhume.errors import FileError, brief
 
 # Under these names checkpoints keep their state dict, beside optimisers, epochs and the like.
