@@ -7,7 +7,7 @@ from benches.problems import side_by_side, table
 from exhume import activations, data
 from exhume.records import as_records
 
-SEEDS = 3
+SEEDS = 6
 MAX_PASSES = 10_000
 # data set, its labels, n, p/dn: one output, and two
 PROBLEMS = (("diabetes", "real", 6, 40), ("breast-cancer", "one-hot", 8, 4))
