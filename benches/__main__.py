@@ -24,6 +24,7 @@ BENCHES = (
     "pruning",
     "logistic",
     "width_bound",
+    "twins",
     "tabular",
     "defences",
 )

@@ -111,3 +111,26 @@ def test_directions_that_the_equations_leave_open_are_never_called_exact():
     assert verdict.residual < 1e-7
     assert verdict.verdict == "failed"
     assert "open" in verdict.reason
+
+
+def test_twins_with_parallel_coefficients_have_bars_as_wide_as_half_their_distance_unless_the_fit_is_exact():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(4, DIM, generator=generator, dtype=torch.float64)
+    rows[1] = rows[0] + 0.4 * rows[1]  # alike, with parallel coefficients; 2 and 3 have them too, but are not alike
+    rows[3] -= (rows[3] @ rows[2]) / (rows[2] @ rows[2]) * rows[2]
+    weights = torch.tensor([[1.0, 0.5], [2.0, 1.01], [1.0, -1.0], [1.0, -1.0]], dtype=torch.float64)
+    features = RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=0), "tanh", torch.float64)
+    clean = weights.T @ features.forward(rows)
+    noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
+    mixed = float((rows[0] - rows[1]).norm() / 2)
+    for size in (1e-3, 0.0):
+        span = Span(features, clean + size * noise)
+        point = span.at(rows)
+        bars = judge((span, point, None), unknowns=32).predicted_errors
+        if size:
+            assert bars[0] == pytest.approx(mixed / float(rows[0].norm()))
+            assert bars[1] == pytest.approx(mixed / float(rows[1].norm()))
+            assert max(bars[2:]) < 0.05
+        else:
+            assert max(bars) < 1e-3
+    assert certificate.mixing_errors(span.at(rows[2:])) == (0.0, 0.0)

@@ -168,6 +168,7 @@ def test_attack_sees_no_truth(method):
         "num_samples",
         "seed",
         "max_passes",
+        "max_seconds",
         "allow_underdetermined",
         "checkpoint",
         "resume",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from exhume.scoring import Score
 from exhume.target import Target
 from exhume.version import VERSION
 
+Measured = Callable[[Outcome], None] | None
 # Measures of an audit that need the truth.
 _BY_TRUTH = ("recovered", "share", "error")
 # Passes for an altered copy: so many times those of the attack on the model as it is, and no fewer than these.
@@ -45,6 +46,7 @@ def audit(
     held_out_labels: Any = None,
     out: str | Path | None = None,
     progress_of: ProgressOf | None = None,
+    measured: Measured = None,
     **settings: Any,
 ) -> Audit:
     """Does this model carry its training set? Forecasts, attacks, certifies, scores, and writes a report.
@@ -57,6 +59,7 @@ def audit(
         held_out, held_out_labels: data of the same kind that were not trained on.
         out: folder for the report and everything behind it; None writes nothing.
         progress_of: makes a context of progress for an attack's name; None shows nothing.
+        measured: called with the outcome of every altered copy.
         settings: fields of `exhume.auditing.Settings`: head, input_shape, num_samples, know, budget_seconds, ...
 
     Returns:
@@ -85,15 +88,19 @@ def audit(
         source = {"run": Path(model)} if Path(model).is_dir() else {"model": str(model)}
         chosen = Settings(**source, initial=initial, **paths, **settings)
         opened = open_settings(chosen)
-    return conduct(opened, chosen, out=None if out is None else Path(out), progress_of=progress_of)
+    return conduct(opened, chosen, None if out is None else Path(out), progress_of, measured)
 
 
-def audit_settings(settings: Settings, out: Path | None = None, progress_of: ProgressOf | None = None) -> Audit:
+def audit_settings(
+    settings: Settings, out: Path | None = None, progress_of: ProgressOf | None = None, measured: Measured = None
+) -> Audit:
     """The audit of a model from files."""
-    return conduct(open_settings(settings), settings, out=out, progress_of=progress_of)
+    return conduct(open_settings(settings), settings, out, progress_of, measured)
 
 
-def conduct(opened: Opened, settings: Settings, *, out: Path | None, progress_of: ProgressOf | None) -> Audit:
+def conduct(
+    opened: Opened, settings: Settings, out: Path | None, progress_of: ProgressOf | None, measured: Measured
+) -> Audit:
     """Attacks first; only then are the owner's data compared with what came back."""
     _check_thresholds(settings, opened.given)
     if out is not None:
@@ -106,7 +113,7 @@ def conduct(opened: Opened, settings: Settings, *, out: Path | None, progress_of
         result=result,
         score=_scored(result, opened),
         attempts=tuple(attempts),
-        defences=_defended(opened, settings, result, progress_of),
+        defences=_defended(opened, settings, result, measured),
         given=opened.given,
         input_shape=opened.target.input_shape,
         notes=(*opened.notes, *_tried(attempts, result)),
@@ -165,7 +172,7 @@ def _scored(result: Reconstruction | None, opened: Opened) -> Score | None:
 
 
 def _defended(
-    opened: Opened, settings: Settings, result: Reconstruction | None, progress_of: ProgressOf | None
+    opened: Opened, settings: Settings, result: Reconstruction | None, measured: Measured
 ) -> tuple[Outcome, ...]:
     """The same attack on altered copies, each with a budget that would do for the model as it is many times over."""
     if not settings.defences or result is None:
@@ -182,6 +189,7 @@ def _defended(
             undefended=result,
             max_passes=min(settings.budget_passes, max(_MARGIN * result.passes, _LEAST_PASSES)),
             seed=settings.seed,
+            progress=measured,
         )
     )
 

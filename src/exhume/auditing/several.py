@@ -12,7 +12,7 @@ from exhume.auditing import folder
 from exhume.auditing.attempts import ProgressOf
 from exhume.auditing.audited import Audit
 from exhume.auditing.folders import folder_name, inside
-from exhume.auditing.run import audit_settings
+from exhume.auditing.run import Measured, audit_settings
 from exhume.auditing.settings import Refused, Settings
 from exhume.errors import ExhumeError
 
@@ -54,9 +54,10 @@ def audit_all(
     models: Sequence[Settings | Refused],
     out: Path,
     progress_of: ProgressOf | None = None,
+    measured: Measured = None,
     ended: Callable[[Audited], None] = lambda _: None,
 ) -> list[Audited]:
-    """Audits models one after the other; `ended` is called after each.
+    """Audits models one after the other; `ended` is called after each, `measured` after each altered copy of one.
 
     An index of all is written after every model, so that a run that is killed has told of those before.
     """
@@ -64,19 +65,21 @@ def audit_all(
     out.mkdir(mode=0o700, exist_ok=True)
     done: list[Audited] = []
     for place, settings in enumerate(models, start=1):
-        each = _audited(settings, out, place, progress_of)
+        each = _audited(settings, out, place, progress_of, measured)
         done.append(each)
         files.write_json(out / INDEX, {"models": [one.to_json() for one in done]})
         ended(each)
     return done
 
 
-def _audited(settings: Settings | Refused, out: Path, place: int, progress_of: ProgressOf | None) -> Audited:
+def _audited(
+    settings: Settings | Refused, out: Path, place: int, progress_of: ProgressOf | None, measured: Measured
+) -> Audited:
     name = settings.name if isinstance(settings, Refused) else settings.title
     home = inside(out, f"{place:02d}-{folder_name(name)}")
     if isinstance(settings, Refused):
         return Audited(name, home, reason=settings.reason)
     try:
-        return Audited(name, home, audit_settings(settings, home, progress_of))
+        return Audited(name, home, audit_settings(settings, home, progress_of, measured))
     except ExhumeError as error:
         return Audited(name, home, reason=str(error))

@@ -12,7 +12,7 @@ from exhume.auditing import Audit, Audited, Settings, audit_all, audit_settings,
 from exhume.auditing.thresholds import MEASURES
 from exhume.cli.options import parse_pairs, split_pair
 from exhume.cli.render import Json, progress_of, show
-from exhume.defences import DEFENCES
+from exhume.defences import DEFENCES, Outcome
 from exhume.errors import InputError
 
 _MEASURES = "; ".join(f"{name}: {measure.meaning}" for name, measure in MEASURES.items())
@@ -100,15 +100,15 @@ def audit(
     }
     said = {key: value for key, value in given.items() if value is not None}
     if settings is None:
-        _one(audit_settings(Settings(**said), out, progress_of), json)
+        _one(audit_settings(Settings(**said), out, progress_of, _measured), json)
         return
     if said:
         raise InputError(f"{', '.join(said)} beside a file of settings; write them into {settings}")
     models = read_settings(settings)
     if len(models) == 1 and isinstance(models[0], Settings):
-        _one(audit_settings(models[0], out, progress_of), json)
+        _one(audit_settings(models[0], out, progress_of, _measured), json)
         return
-    _several(audit_all(models, out, progress_of, ended=_told), json)
+    _several(audit_all(models, out, progress_of, _measured, _told), json)
 
 
 def _one(audited: Audit, json: bool) -> None:
@@ -117,6 +117,12 @@ def _one(audited: Audit, json: bool) -> None:
     show(f"{audited.summary()}\n  report: {page}", {"report": str(page), **audited.to_json()}, json)
     if not audited.passed:
         raise typer.Exit(1)
+
+
+def _measured(outcome: Outcome) -> None:
+    """One altered copy, on standard error."""
+    found = f"{outcome.recovered} of {outcome.num_samples} recovered" if outcome.recovered is not None else "not told"
+    print(f"{outcome.defence}, {outcome.setting}: {outcome.reason or found}", file=sys.stderr)
 
 
 def _told(each: Audited) -> None:

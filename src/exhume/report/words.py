@@ -154,7 +154,7 @@ def _truth(subject: Subject, found: Findings) -> list[str]:
     if found.mistaken:
         sentences.append(
             f"The truth contradicts the attack on {found.mistaken:,} {_samples(found.mistaken)} that it vouches for: "
-            "these are not among the training data that were given."
+            "they differ from every training sample that was given by more than that."
         )
     if found.unexpected:
         sentences.append(
