@@ -13,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 DOCS = Path(__file__).resolve().parent
 IMAGES = DOCS / "images"
 # Options of Chromium where there is no display, no user and no network.
 QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+WIDTH, HEIGHT = 1320, 1000
 EXHUME = (sys.executable, "-c", "from exhume.cli import main; main()")
 
 
@@ -31,8 +33,8 @@ def tutorial(folder: Path) -> Path:
     subprocess.run([sys.executable, "train.py"], cwd=folder, check=True)
     words = (
         "audit --model mymodel.py:build --weights after.safetensors --initial before.safetensors --input-shape 1,8,8 "
-        "--know pixel_mean=0.3 --know pixel_std=0.38 --truth images.npy --labels classes.npy --defence rounding "
-        "--defence noise --defence pruning --name tutorial --out audit"
+        "--know pixel_mean=0.3 --know pixel_std=0.38 --truth images.npy --labels classes.npy --defences "
+        "--held-out other_images.npy --held-out-labels other_classes.npy --name tutorial --out audit"
     )
     subprocess.run([*EXHUME, *words.split()], cwd=folder, check=True)
     return folder / "audit" / "report.html"
@@ -45,6 +47,15 @@ def records(folder: Path) -> Path:
     audit = "audit --run records --name diabetes --out table"
     subprocess.run([*EXHUME, *audit.split()], cwd=folder, check=True)
     return folder / "table" / "report.html"
+
+
+def opened(browser: Browser, path: Path, scheme: Literal["light", "dark"] = "light") -> Page:
+    """A page from disk; its bar scrolls away, so that it covers nothing."""
+    context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.add_style_tag(content="header { position: static !important }")
+    return page
 
 
 def photograph(page: Page, element: str, name: str) -> None:
@@ -60,16 +71,13 @@ def main() -> None:
         folder = Path(place)
         audit, table = tutorial(folder), records(folder)
         browser = playwright.chromium.launch(executable_path=executable, args=list(QUIET))
-        page = browser.new_page(viewport={"width": 1180, "height": 1000})
-        page.goto(audit.as_uri())
-        page.screenshot(path=IMAGES / "audit_report.png", clip={"x": 0, "y": 0, "width": 1180, "height": 1000})
+        top = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT}
+        page = opened(browser, audit)
+        page.screenshot(path=IMAGES / "audit_report.png", clip=top)
         photograph(page, "#gallery", "audit_gallery.png")
-        photograph(page, "#defences", "audit_defences.png")
-        dark = browser.new_page(viewport={"width": 1180, "height": 1000}, color_scheme="dark")
-        dark.goto(audit.as_uri())
-        dark.screenshot(path=IMAGES / "audit_dark.png", clip={"x": 0, "y": 0, "width": 1180, "height": 1000})
-        page.goto(table.as_uri())
-        photograph(page, "#records", "audit_records.png")
+        photograph(page, "#defences figure", "audit_defences.png")
+        opened(browser, audit, "dark").screenshot(path=IMAGES / "audit_dark.png", clip=top)
+        photograph(opened(browser, table), "#records", "audit_records.png")
         browser.close()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import stat
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -205,3 +206,31 @@ def test_an_audit_shows_itself_in_a_notebook(audited):
     shown = audited._repr_html_()
     assert shown.startswith("<iframe srcdoc=")
     assert "<script" not in shown  # escaped inside the frame's document
+
+
+def test_a_killed_audit_goes_on_to_the_same_answer(audited, model_and_data, tmp_path, monkeypatch):
+    model, _ = model_and_data
+    monkeypatch.setattr("exhume.attacks.checkpoint.EVERY_SECONDS", 0.0)
+    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES, "out": tmp_path / "audit"}
+
+    @contextmanager
+    def killed(_):
+        def stop(event):
+            if event.step >= 5:
+                raise KeyboardInterrupt
+
+        yield stop
+
+    seen = []
+
+    @contextmanager
+    def watched(_):
+        yield lambda event: seen.append(event.step)
+
+    with pytest.raises(KeyboardInterrupt):
+        exhume.audit(model, **settings, progress_of=killed)
+    assert list(folder.workplace(tmp_path / "audit").glob("exact-*.safetensors"))
+    again = exhume.audit(model, **settings, progress_of=watched)
+    assert seen[0] >= 4
+    assert torch.equal(again.result.samples, audited.result.samples)
+    assert [path.name for path in tmp_path.iterdir()] == ["audit"]

@@ -118,6 +118,10 @@ def test_nine_reports_and_one_clear_failure(ten_models, tmp_path):
     assert [each["audited"] for each in index] == [each.audit is not None for each in done]
     assert {path.parent for path in out.glob("*/*")} == {each.folder for each in done if each.audit}
     assert not list(tmp_path.parent.glob("*script*"))
+    overview = (out / "index.html").read_text()
+    assert all(each.audit.report.verdict.headline in overview for each in done if each.audit)
+    assert "1 could not be audited" in overview
+    assert "<script>alert(1)" not in overview
 
 
 def test_text_from_outside_is_harmless_in_the_page(ten_models, tmp_path):

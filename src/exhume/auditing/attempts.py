@@ -5,11 +5,15 @@ Which result counts is decided by certificates alone; the truth has no say.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from exhume import attacks
 from exhume.attacks import Progress
@@ -48,8 +52,17 @@ class Attempt:
         return f"{self.method}: {result.certificate.verdict}, {result.passes:,.0f} passes. {result.stop.sentence}"
 
 
-def attempt(target: Target, settings: Settings, progress_of: ProgressOf | None = None) -> list[Attempt]:
-    """Runs the attack that the settings name, or those that fit, each with what is left of the budget."""
+def attempt(
+    target: Target, settings: Settings, progress_of: ProgressOf | None = None, workplace: Path | None = None
+) -> list[Attempt]:
+    """Runs the attack that the settings name, or those that fit, each with what is left of the budget.
+
+    Args:
+        target: what is attacked.
+        settings: methods, seed and budget.
+        progress_of: makes a context of progress for an attack's name.
+        workplace: folder for checkpoints; an attack that was killed goes on from its own.
+    """
     ends_at, passes_left = time.monotonic() + settings.budget_seconds, settings.budget_passes
     attempts: list[Attempt] = []
     for method in fitting(target) if settings.method == AUTO else (settings.method,):
@@ -57,7 +70,16 @@ def attempt(target: Target, settings: Settings, progress_of: ProgressOf | None =
         if attempts and (passes_left <= 0 or seconds_left <= 0):
             attempts.append(Attempt(method, reason="the budget was spent before"))
             continue
-        tried = _tried(target, method, settings.seed, passes_left, max(seconds_left, 1e-3), progress_of)
+        with (progress_of or _silent)(method) as report:
+            tried = _tried(
+                target,
+                method,
+                seed=settings.seed,
+                max_passes=passes_left,
+                max_seconds=max(seconds_left, 1e-3),
+                progress=report,
+                checkpoint=_checkpoint(workplace, target, method, settings.seed),
+            )
         attempts.append(tried)
         if tried.result is not None:
             passes_left -= tried.result.passes
@@ -83,15 +105,19 @@ def fitting(target: Target) -> tuple[str, ...]:
     return ("subspace", "exact") if moved or target.knowledge.subspace is not None else ("exact",)
 
 
-def _tried(
-    target: Target, method: str, seed: int, passes: float, seconds: float, progress_of: ProgressOf | None
-) -> Attempt:
+def _tried(target: Target, method: str, **settings: Any) -> Attempt:
     try:
-        with (progress_of or _silent)(method) as report:
-            result = attacks.build(method)(target, seed=seed, max_passes=passes, max_seconds=seconds, progress=report)
+        return Attempt(method, attacks.build(method)(target, resume=True, **settings))
     except InputError as error:
         return Attempt(method, reason=str(error))
-    return Attempt(method, result)
+
+
+def _checkpoint(workplace: Path | None, target: Target, method: str, seed: int) -> Path | None:
+    """A file of its own for every target, method, seed and knowledge: no run finds another's."""
+    if workplace is None:
+        return None
+    run = json.dumps([target.fingerprint, method, seed, target.knowledge.to_json()], sort_keys=True)
+    return workplace / f"{method}-{hashlib.sha256(run.encode()).hexdigest()[:16]}.safetensors"
 
 
 def _silent(_: str) -> AbstractContextManager[Progress | None]:

@@ -44,6 +44,11 @@ def check(path: Path, record: str = RECORD) -> None:
         raise FileError(f"cannot make the folder {path.parent}: {error}") from error
 
 
+def workplace(path: Path) -> Path:
+    """Where an audit keeps what it has done so far, beside its folder; it goes when the audit is saved."""
+    return path.resolve().with_name(f".{path.resolve().name}.running")
+
+
 def save(audited: Audit, path: Path) -> None:
     """Writes reconstructions, truth, page and record beside `path`, and puts them there when they are whole."""
     try:
@@ -53,6 +58,7 @@ def save(audited: Audit, path: Path) -> None:
     try:
         _write(audited, new)
         _put(new, path)
+        shutil.rmtree(workplace(path), ignore_errors=True)
     except OSError as error:
         raise FileError(f"cannot write {path}: {error}; an earlier audit there, if any, is untouched") from error
     finally:

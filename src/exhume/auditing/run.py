@@ -105,7 +105,8 @@ def conduct(
     _check_thresholds(settings, opened.given)
     if out is not None:
         folder.check(out)
-    attempts = attempt(opened.target, settings, progress_of)
+    workplace = None if out is None else folder.workplace(out)
+    attempts = attempt(opened.target, settings, progress_of, workplace)
     result = best(attempts)
     audited = Audit(
         settings=settings,
@@ -113,7 +114,7 @@ def conduct(
         result=result,
         score=_scored(result, opened),
         attempts=tuple(attempts),
-        defences=_defended(opened, settings, result, measured),
+        defences=_defended(opened, settings, result, measured, workplace),
         given=opened.given,
         input_shape=opened.target.input_shape,
         notes=(*opened.notes, *_tried(attempts, result)),
@@ -172,7 +173,7 @@ def _scored(result: Reconstruction | None, opened: Opened) -> Score | None:
 
 
 def _defended(
-    opened: Opened, settings: Settings, result: Reconstruction | None, measured: Measured
+    opened: Opened, settings: Settings, result: Reconstruction | None, measured: Measured, workplace: Path | None
 ) -> tuple[Outcome, ...]:
     """The same attack on altered copies, each with a budget that would do for the model as it is many times over."""
     if not settings.defences or result is None:
@@ -190,6 +191,7 @@ def _defended(
             max_passes=min(settings.budget_passes, max(_MARGIN * result.passes, _LEAST_PASSES)),
             seed=settings.seed,
             progress=measured,
+            folder=workplace,
         )
     )
 

@@ -15,8 +15,11 @@ from exhume.auditing.folders import folder_name, inside
 from exhume.auditing.run import Measured, audit_settings
 from exhume.auditing.settings import Refused, Settings
 from exhume.errors import ExhumeError
+from exhume.report import Level, Report, Table, Verdict, page
 
-INDEX = "audits.json"
+INDEX, PAGE = "audits.json", "index.html"
+# Levels from bad to harmless.
+_LEVELS = (Level.LEAK, Level.PARTIAL, Level.NOT_SHOWN, Level.OUT_OF_REACH)
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,27 @@ def audit_all(
         each = _audited(settings, out, place, progress_of, measured)
         done.append(each)
         files.write_json(out / INDEX, {"models": [one.to_json() for one in done]})
+        page.write(report_of_all(done), out / PAGE)
         ended(each)
     return done
+
+
+def report_of_all(done: Sequence[Audited]) -> Report:
+    """One page over all models: a line for each, the worst first."""
+    audited = [each.audit for each in done if each.audit is not None]
+    leaks = sum(each.report.verdict.level in _LEVELS[:2] for each in audited)
+    levels = sorted((each.report.verdict.level for each in audited), key=_LEVELS.index)
+    broken = len(done) - len(audited)
+    headline = f"{leaks} of {len(audited)} models give away training data."
+    sentences = (f"{broken} could not be audited; the table says why.",) if broken else ()
+    order = {each.value: place for place, each in enumerate(_LEVELS)}
+    rows = sorted((each.to_json() for each in done), key=lambda row: order.get(row["level"], len(order)))
+    columns = {"name": "Model", "headline": "Verdict", "passed": "Passed", "reason": "Not audited", "report": "Report"}
+    return Report(
+        title=f"{len(done)} models audited",
+        verdict=Verdict(levels[0] if levels else Level.NEUTRAL, headline, sentences),
+        tables=(Table("Models", tuple(columns.values()), tuple(tuple(row[name] for name in columns) for row in rows)),),
+    )
 
 
 def _audited(
