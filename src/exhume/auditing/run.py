@@ -66,7 +66,8 @@ def audit(
         What was found; `.summary()` says it, `.report` is the page, `.passed` compares it with `fail_on`.
 
     Examples:
-        >>>         >>> from exhume import data
+        >>> import exhume
+        >>> from exhume import data
         >>> sphere = data.load("sphere", dim=8, samples=4)
         >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
         >>> target = victim.target(knowledge=exhume.Knowledge(num_samples=4))
