@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from exhume.auditing import Audit, Audited, Settings, audit_all, audit_settings, read_settings
+from exhume.auditing.settings import ALL
 from exhume.auditing.thresholds import MEASURES
 from exhume.cli.options import parse_pairs, split_pair
 from exhume.cli.render import Json, progress_of, show
@@ -16,10 +18,10 @@ from exhume.defences import DEFENCES, Outcome
 from exhume.errors import InputError
 
 _MEASURES = "; ".join(f"{name}: {measure.meaning}" for name, measure in MEASURES.items())
-Text = Annotated[str | None, typer.Option()]
 
 
 def audit(
+    context: typer.Context,
     settings: Annotated[
         Path | None, typer.Argument(help="A YAML file of settings, of one model or of several under `models`.")
     ] = None,
@@ -40,6 +42,11 @@ def audit(
     labels: Annotated[Path | None, typer.Option(help="Their labels: .npy or .safetensors.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Data that were not trained on.")] = None,
     held_out_labels: Annotated[Path | None, typer.Option(help="Their labels.")] = None,
+    standardise: Annotated[
+        str | None, typer.Option(help="How columns of a .csv were standardised: none (default), or subset.")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(help="Which column of a .csv is the label.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Names of inputs that are records, without a .csv.")] = None,
     classes: Annotated[str | None, typer.Option(help="Names of the outputs, separated by commas.")] = None,
     know: Annotated[
         list[str] | None, typer.Option(help="What else the attacker knows, name=value; may be repeated.")
@@ -70,35 +77,7 @@ def audit(
     Example: exhume audit --model mymodel.py:build --weights w.safetensors --initial w0.safetensors
     --input-shape 1,8,8 --num-samples 12 --truth x.npy --fail-on recovered=1 --out audit
     """
-    given = {
-        "name": name,
-        "model": model,
-        "architecture": architecture,
-        "config": parse_pairs(config) or None,
-        "run": run,
-        "weights": weights,
-        "initial": initial if initial in (None, "zero", "unknown") else Path(initial),
-        "head": head,
-        "input_shape": input_shape,
-        "num_samples": num_samples,
-        "truth": truth,
-        "labels": labels,
-        "held_out": held_out,
-        "held_out_labels": held_out_labels,
-        "classes": classes,
-        "know": dict(split_pair(each) for each in know or []) or None,
-        "method": method,
-        "seed": seed,
-        "budget_passes": budget_passes,
-        "budget_seconds": budget_seconds,
-        "defences": ("all",) if defences else tuple(defence or ()) or None,
-        "fail_on": tuple(fail_on or ()) or None,
-        "redact": redact or None,
-        "max_size": max_size,
-        "memory_budget": memory_budget,
-        "device": device,
-    }
-    said = {key: value for key, value in given.items() if value is not None}
+    said = _said(context.params)
     if settings is None:
         _one(audit_settings(Settings(**said), out, progress_of, _measured), json)
         return
@@ -109,6 +88,20 @@ def audit(
         _one(audit_settings(models[0], out, progress_of, _measured), json)
         return
     _several(audit_all(models, out, progress_of, _measured, _told), json)
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings among a command's options: those that were said, in the form that `Settings` takes."""
+    initial, defences = options["initial"], options["defence"]
+    forms = {
+        "config": parse_pairs(options["config"]),
+        "initial": initial if initial in (None, "zero", "unknown") else Path(initial),
+        "know": dict(split_pair(each) for each in options["know"] or []),
+        "defences": (ALL,) if options["defences"] else tuple(defences or ()),
+        "fail_on": tuple(options["fail_on"] or ()),
+    }
+    values = {name: forms.get(name, options.get(name)) for name in Settings.model_fields}
+    return {name: value for name, value in values.items() if not (value is None or value is False or value in ((), {}))}
 
 
 def _one(audited: Audit, json: bool) -> None:
