@@ -6,26 +6,22 @@ read on a light page and on a dark one. Each is well-formed XML too.
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 
 from exhume.errors import InputError
+from exhume.pixels import data_uri, stretched
 
 # White on each of these has a contrast of 4.5 or more, and each stands out from white and from black. They say how
 # strong the evidence is; whether that is good news depends on the reader.
 STRONG, MIDDLING, WEAK = "#0a5fc2", "#9a6700", "#6a737d"
 
 _LINE = "rgba(128,128,128,0.45)"
-_CHANNELS, _SMALLEST_SIDE = (1, 3), 4  # below this, what looks like (channels, height, width) is hardly a picture
 _SHOWN_SIDE, _STORED_SIDE = 72, 96  # pixels on the page, and at most in the file
 _WIDTH, _MARGIN, _LETTER = 520, 12, 6.2  # of a scale, in pixels
 
@@ -154,26 +150,10 @@ def _caption(name: str, x: float, y: float, weight: str = "400") -> str:
     return f'<text x="{middle:.1f}" y="{y:.1f}" {centred}>{text(name)}</text>'
 
 
-def picture_shape(shape: Sequence[int]) -> tuple[int, int, int] | None:
-    """Channels, height and width of samples that are pictures; None if samples of this shape are none."""
-    sides = (1, *shape) if len(shape) == 2 else tuple(shape)
-    if len(sides) != 3 or sides[0] not in _CHANNELS or min(sides[1:]) < _SMALLEST_SIDE:
-        return None
-    return sides[0], sides[1], sides[2]
-
-
 def picture_uri(sample: torch.Tensor, shape: tuple[int, int, int]) -> str:
     """The data URI of a PNG of one sample (d,), its own least value black and its own greatest white."""
-    pixels = sample.detach().cpu().double().reshape(shape)
-    pixels = torch.where(torch.isfinite(pixels), pixels, torch.zeros_like(pixels))  # of an attack that diverged
-    low, span = pixels.min(), pixels.max() - pixels.min()
-    pixels = (pixels - low) / span if bool(span > 0) else torch.full_like(pixels, 0.5)
-    levels = np.ascontiguousarray((pixels * 255).round().to(torch.uint8).permute(1, 2, 0).numpy())
-    image = Image.fromarray(levels[:, :, 0] if shape[0] == 1 else levels)
-    image.thumbnail((_STORED_SIDE, _STORED_SIDE))
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    numbers = torch.nan_to_num(sample.detach().double(), posinf=0.0, neginf=0.0)  # of an attack that diverged
+    return data_uri(stretched(numbers[None], shape)[0], _STORED_SIDE)
 
 
 def pictures(uris: Sequence[str], descriptions: Sequence[Any], captions: Sequence[Any]) -> Markup:

@@ -15,6 +15,7 @@ from exhume import files, fragments
 from exhume.certificate import APPROXIMATE, EXACT, Certificate
 from exhume.errors import FileError, InputError, brief
 from exhume.knowledge import Knowledge
+from exhume.pixels import shape_of_picture
 
 _TENSORS = "reconstruction.safetensors"
 _RESULT = "result.json"
@@ -267,7 +268,7 @@ def _shown(result: Reconstruction) -> fragments.Markup:
     errors = [f"\N{PLUS-MINUS SIGN} {bars[row]:.1e}" if row in bars else "no error bar" for row in rows]
     count, order = len(result.samples), "the most certain first" if bars else "in no order"
     heading = f"{len(rows)} of {count} samples" if len(rows) < count else f"All {count} samples"
-    shape = fragments.picture_shape(result.input_shape)
+    shape = shape_of_picture(result.input_shape)
     if shape is not None:
         uris = [fragments.picture_uri(result.samples[row], shape) for row in rows]
         names = [f"Recovered sample {row}" for row in rows]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import exhume.data
+from exhume.pixels import data_uri
 from exhume.report import Chart, Fact, Field, Level, Remedy, Report, Sample, Table, Verdict
-from exhume.report.pictures import data_uri
 
 _CURVE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 300" font-family="inherit" font-size="13">'

@@ -12,7 +12,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from exhume.errors import InputError
-from exhume.report.pictures import blurred, data_uri, is_coarse, shape_of_picture, stretched
+from exhume.pixels import data_uri, shape_of_picture, stretched
+from exhume.report.pictures import blurred, is_coarse
 
 
 def _decoded(uri: str) -> np.ndarray:

@@ -15,6 +15,7 @@ from exhume.data import Dataset, PictureFormat, TableFormat
 from exhume.data.arrays import read_arrays
 from exhume.errors import InputError
 from exhume.features import parse_bytes
+from exhume.pixels import shape_of_picture
 
 _ARRAYS, _TENSORS, _TABLE = (".npy", ".npz"), ".safetensors", ".csv"
 _INPUTS, _LABELS = ("x", "inputs"), ("y", "labels")
@@ -146,7 +147,7 @@ def _read(path: Path, settings: Settings) -> _File:
 
 
 def _read_pictures(path: Path, settings: Settings) -> _File:
-    shape = picture_shape(settings.input_shape)
+    shape = shape_of_picture(settings.input_shape)
     if shape is None:
         raise InputError(f"{path} is a folder of pictures, but inputs of shape {settings.input_shape} are none")
     size = shape[1] if shape[1] == shape[2] else None
@@ -157,18 +158,9 @@ def _read_pictures(path: Path, settings: Settings) -> _File:
     return _File(vectors, folder.labels, as_taken)
 
 
-def picture_shape(input_shape: Sequence[int]) -> tuple[int, int, int] | None:
-    """(C, H, W) of inputs that are pictures of one or three channels; None if they are not."""
-    if len(input_shape) == 2:
-        return (1, input_shape[0], input_shape[1])
-    if len(input_shape) == 3 and input_shape[0] in (1, 3):
-        return (input_shape[0], input_shape[1], input_shape[2])
-    return None
-
-
 def picture_format(settings: Settings) -> PictureFormat | None:
     """How inputs are drawn, from the normalisation that `know` states; None if it states none."""
-    shape, know = picture_shape(settings.input_shape), settings.known
+    shape, know = shape_of_picture(settings.input_shape), settings.known
     if shape is None or not {"pixel_mean", "pixel_std", "pixel_range"} & set(know):
         return None
     low, high = (float(bound) for bound in know.get("pixel_range") or (0.0, 1.0))

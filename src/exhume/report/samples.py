@@ -11,10 +11,12 @@ import torch
 from exhume import gallery, measures
 from exhume.data import PictureFormat
 from exhume.knowledge import Knowledge
+from exhume.pixels import data_uri, shape_of_picture, stretched
 from exhume.reconstruction import Reconstruction
-from exhume.report import findings, pictures
+from exhume.report import findings
 from exhume.report.content import Field, Sample
 from exhume.report.labels import in_words
+from exhume.report.pictures import blurred
 from exhume.report.subject import Subject
 
 
@@ -108,17 +110,15 @@ def _drawn(subject: Subject, result: Reconstruction, rows: torch.Tensor) -> tupl
     """Data URIs of all rows and of all true samples, and how they were drawn; nothing if samples are no pictures."""
     if subject.table is not None:
         return [], [], ""
-    shape = subject.picture.shape if subject.picture else pictures.shape_of_picture(subject.input_shape)
+    shape = subject.picture.shape if subject.picture else shape_of_picture(subject.input_shape)
     if shape is None:
         return [], [], ""
     exact_norms = result.norms_determined or subject.score is not None
     picture = (subject.picture or _known_format(result.knowledge, shape)) if exact_norms else None
 
     def draw(vectors: torch.Tensor) -> list[str]:
-        pixels = picture.to_pictures(vectors) if picture else pictures.stretched(vectors, shape)
-        if subject.redacted:
-            pixels = pictures.blurred(pixels)
-        return [pictures.data_uri(each) for each in pixels]
+        drawn = picture.to_pictures(vectors) if picture else stretched(vectors, shape)
+        return [data_uri(each) for each in (blurred(drawn) if subject.redacted else drawn)]
 
     note = "" if picture else "Every picture is stretched to its own range of values, so brightness means nothing."
     truth = subject.truth if subject.score is not None else None
