@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from exhume import files, scoring
+from exhume import files
 from exhume.cli.render import Json, show
 from exhume.data import PictureFormat, TableFormat
-from exhume.errors import FileError, InputError
 from exhume.gallery import as_shown, save_gallery
 from exhume.reconstruction import Reconstruction
 from exhume.records import Records, as_records
+from exhume.report.from_run import check_belongs
+from exhume.report.from_run import judged as score_of
 from exhume.runs import RunFolder, Secret
 from exhume.scoring import Score
 from exhume.target import Target
@@ -49,18 +50,8 @@ def score_run(folder: RunFolder, method: str, memory_budget: str = "4GB") -> tup
 
 def judge(folder: RunFolder, result: Reconstruction, target: Target, secret: Secret) -> tuple[Score, dict[str, Any]]:
     """Scores a result against the truth and writes score.json, and gallery.png for pictures; the second is the JSON."""
-    if not _belongs_to(result, target):
-        place = folder.attack(result.method)
-        raise FileError(f"{place} holds a result for other weights than {folder.path} does now; attack it again")
-    picture, features = picture_of(secret), target.features
-    judged = scoring.score(
-        result,
-        secret.inputs,
-        non_members=secret.non_members if len(secret.non_members) else None,
-        true_labels=secret.labels,
-        to_pictures=picture.to_pictures if picture else None,
-        features=lambda inputs: features.forward(inputs.to(features.device)),
-    )
+    check_belongs(folder, result, target)
+    picture, judged = picture_of(secret), score_of(result, target, secret)
     value = {
         "method": result.method,
         "verdict": result.certificate.verdict,
@@ -85,14 +76,6 @@ def picture_of(secret: Secret) -> PictureFormat | None:
 def records_of(result: Reconstruction, judged: Score, secret: Secret) -> Records | None:
     """The samples of a run as records in original units; None if they are not those of a table."""
     return as_records(result, judged, secret.inputs, TableFormat.from_json(secret.table)) if secret.table else None
-
-
-def _belongs_to(result: Reconstruction, target: Target) -> bool:
-    """Whether a result is one of this target under the knowledge of that attack."""
-    try:
-        return result.target == target.with_knowledge(result.knowledge).fingerprint
-    except InputError:
-        return False
 
 
 def _draw(path: Path, judged: Score, result: Reconstruction, truth: torch.Tensor, picture: PictureFormat) -> None:
