@@ -11,6 +11,7 @@ from auditing_models import DIM, SAMPLES, WIDTH, probe, write_probe
 from torch import nn
 
 import exhume
+from exhume import data
 from exhume.auditing import folder
 from exhume.errors import ExhumeError, FileError, InputError
 from exhume.report import Level
@@ -234,3 +235,21 @@ def test_a_killed_audit_goes_on_to_the_same_answer(audited, model_and_data, tmp_
     assert seen[0] >= 4
     assert torch.equal(again.result.samples, audited.result.samples)
     assert [path.name for path in tmp_path.iterdir()] == ["audit"]
+
+
+def test_data_that_were_held_out_may_stand_beside_a_run_folder(exhume_command, tmp_path):
+    exhume_command(
+        "train", "rf", "--data", "sphere", "--dim", DIM, "--samples", 3, "--features", 300, "--out", tmp_path / "run"
+    )
+    others = data.load("sphere", dim=DIM, samples=7, seed=9)
+    np.save(tmp_path / "x.npy", others.inputs.numpy())
+    np.save(tmp_path / "y.npy", others.labels.numpy())
+    found = exhume.audit(
+        tmp_path / "run",
+        held_out=tmp_path / "x.npy",
+        held_out_labels=tmp_path / "y.npy",
+        defences=["rounding"],
+        budget_passes=3000,
+    )
+    assert found.score.recovered == 3
+    assert all(each.utility.held_out_error > 0 for each in found.defences)

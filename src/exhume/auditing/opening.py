@@ -117,21 +117,22 @@ def under(target: Target, settings: Settings) -> Target:
 
 def _opened_run(settings: Settings, path: Path) -> Opened:
     """A run folder: its public part is the target, its secret the owner's data."""
-    taken = ("weights", "truth", "labels", "held_out", "head")
+    taken = ("weights", "truth", "labels", "head")
     beside = [name for name in taken if getattr(settings, name) is not None]
     if beside:
         raise InputError(f"a run folder holds its own {', '.join(beside)}; leave {' and '.join(beside)} away")
     folder = RunFolder(path)
     target = folder.load_target(memory_budget=settings.memory_budget, device=settings.device)
     target = under(target, settings)
+    others = Given.read(settings)
     if not folder.holds_secret:
-        return Opened(target, Given())
+        return Opened(target, others.fitting(target.feature_map.input_dim, target.num_outputs))
     secret = folder.load_secret()
     given = Given(
         secret.inputs,
         secret.labels,
-        secret.non_members if len(secret.non_members) else None,
-        None,
+        secret.non_members if others.held_out is None and len(secret.non_members) else others.held_out,
+        others.held_out_labels,
         PictureFormat.from_json(secret.picture) if secret.picture else None,
         TableFormat.from_json(secret.table) if secret.table else None,
     )
