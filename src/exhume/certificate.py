@@ -142,7 +142,7 @@ def certify(
         verdict, reason = EXACT, "The residual is at the floating-point floor, with more equations than unknowns."
     elif sorted(errors)[len(errors) // 2] < credible_error:
         good = sum(error < 0.1 for error in errors)
-        what = "at the floor, but the Jacobian is too flat" if at_floor else "above the floor: the weights carry noise"
+        what = "at the floor, but the Jacobian is too flat" if at_floor else "above the floor: noise or drift"
         verdict = APPROXIMATE
         reason = f"The residual is {what}; {good} of {len(errors)} samples have an error bar below 0.1."
     else:

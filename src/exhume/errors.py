@@ -27,6 +27,14 @@ class InputError(ExhumeError, ValueError):
     """
 
 
+class TooFewEquations(InputError):
+    """Fewer equations than unknowns: an attack refuses, unless it is told to go on."""
+
+    def __init__(self, counted: str) -> None:
+        self.counted = counted
+        super().__init__(f"{counted}; to go on all the same pass allow_underdetermined=True (--allow-underdetermined)")
+
+
 class DataError(ExhumeError):
     """A data set is missing, truncated or not in its official format.
 

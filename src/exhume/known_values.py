@@ -15,7 +15,7 @@ from exhume.knowledge import Knowledge
 
 NAMES = tuple(Knowledge.model_fields)
 # Knowledge that is too large for a command line, and which of it may come as pictures (m, C, H, W).
-_FROM_FILES, _ROWS = ("samples", "labels", "subspace"), ("samples", "subspace")
+FROM_FILES, _ROWS = ("samples", "labels", "subspace"), ("samples", "subspace")
 _SUFFIXES = (".npy", ".safetensors")
 
 
@@ -29,7 +29,7 @@ def known_name(name: str) -> str:
 
 def known_value(name: str, text: str) -> Any:
     """A number, several with commas between them, a word, or the tensor of a file."""
-    if name in _FROM_FILES:
+    if name in FROM_FILES:
         return _tensor(name, Path(text))
     parts = [_number(part) for part in text.split(",")]
     if all(isinstance(part, float) for part in parts):

@@ -16,6 +16,7 @@ from exhume import files
 from exhume.displacement import HeadMove, Initial, InitialBias, move_of
 from exhume.errors import FileError, InputError, brief
 from exhume.features import FeatureMap, ModuleFeatureMap
+from exhume.features.heads import refuse_training_mode
 from exhume.features.stored import build_features, fastest
 from exhume.knowledge import Knowledge
 from exhume.model import Model, trained_names
@@ -125,6 +126,7 @@ class Target:
         sides = input_shape if isinstance(input_shape, Sequence) else ()
         if not sides or any(not isinstance(side, int) or side < 1 for side in sides):
             raise InputError(f"input_shape {input_shape!r}; valid: a tuple of whole numbers above 0, as (3, 32, 32)")
+        refuse_training_mode(module)
         move = move_of(module, head, tuple(input_shape), initial_head, initial_bias)
         before = _initial_weights(module, move, initial_head, initial_bias)
         model = Model(module, move.head.name, trained_names(module), before)
@@ -279,7 +281,7 @@ def _check_weights(displacement: torch.Tensor) -> None:
     if bad:
         raise InputError(f"{bad} of {displacement.numel()} weights are NaN or infinite; nothing can be recovered")
     if not bool(displacement.any()):
-        raise InputError("the head did not move: its displacement is zero, so it carries no training data")
+        raise InputError("the head did not move: trained and initial weights are the same; is one the wrong file?")
 
 
 def _checked_indices(indices: torch.Tensor, num_features: int) -> torch.Tensor:

@@ -147,7 +147,7 @@ def test_bad_input_is_a_clear_error_and_leaves_nothing(model_and_data, tmp_path,
 
 def test_a_model_whose_forward_raises_is_a_clear_error(tmp_path):
     with pytest.raises(InputError, match="no forward today"):
-        exhume.audit(Refuses(), input_shape=(DIM,), num_samples=3, out=tmp_path / "audit")
+        exhume.audit(Refuses().eval(), input_shape=(DIM,), num_samples=3, out=tmp_path / "audit")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -163,7 +163,7 @@ def test_weights_with_nan_are_a_clear_error(model_and_data, tmp_path):
 def test_a_folder_of_something_else_is_refused_and_untouched(model_and_data, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     model, _ = model_and_data
-    with pytest.raises(InputError, match="files that are no audit"):
+    with pytest.raises(InputError, match="holds other files than audit.json"):
         exhume.audit(model, initial="zero", input_shape=(DIM,), num_samples=3, out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -253,3 +253,90 @@ def test_data_that_were_held_out_may_stand_beside_a_run_folder(exhume_command, t
     )
     assert found.score.recovered == 3
     assert all(each.utility.held_out_error > 0 for each in found.defences)
+
+
+def test_a_threshold_that_could_not_be_measured_is_not_passed(model_and_data):
+    model, training = model_and_data
+    settings = {"initial": "zero", "input_shape": (DIM,), "truth": training.inputs}
+    refused = exhume.audit(model, **settings, method="subspace", fail_on=["recovered=1", "verdict=approximate"])
+    assert refused.result is None
+    assert [str(each) for each in refused.unmeasured] == ["recovered=1", "verdict=approximate"]
+    assert not refused.passed
+    assert "NOT MEASURED: recovered=1" in refused.summary()
+    settings["truth"] = torch.randn(SAMPLES, DIM, generator=torch.Generator().manual_seed(5))
+    contradicted = exhume.audit(model, **settings, fail_on=["recovered=1", "certain=99"])
+    assert contradicted.result.certificate.verdict == "exact"
+    assert [str(each) for each in contradicted.unmeasured] == ["recovered=1"]
+    assert not contradicted.passed
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weights": "w.safetensors"}, "weights cannot be set for a module in memory"),
+        ({"truth": np.zeros((2, DIM))}, "row of zeros"),
+        ({"truth": np.ones((0, DIM))}, "no sample"),
+        ({"held_out": np.ones((0, DIM))}, "no sample"),
+        ({"columns": "age,bmi"}, "2 columns do not name the 12 numbers"),
+        ({"truth": np.ones((2, DIM)), "labels": np.array([1, np.nan])}, "labels hold NaN"),
+        ({"budget_seconds": float("inf")}, "budget_seconds"),
+        ({"memory_budget": "much"}, "memory_budget"),
+    ],
+)
+def test_what_would_spoil_the_audit_is_found_before_the_attack(model_and_data, monkeypatch, settings, message):
+    model, _ = model_and_data
+    monkeypatch.setattr("exhume.auditing.run.attempt", lambda *_: pytest.fail("the attack was begun"))
+    with pytest.raises(InputError, match=message):
+        exhume.audit(model, **({"initial": "zero", "input_shape": (DIM,), "num_samples": 3} | settings))
+
+
+def test_settings_of_modules_mean_nothing_for_a_target_or_a_run_folder(model_and_data, tmp_path):
+    model, _ = model_and_data
+    target = exhume.Target.last_layer(model, initial_head="zero", input_shape=(DIM,))
+    with pytest.raises(InputError, match="head, input_shape cannot be set for a target"):
+        exhume.audit(target, head="fc", input_shape=(DIM,))
+    with pytest.raises(InputError, match="holds its own initial weights"):
+        exhume.audit(target, initial="zero")
+    with pytest.raises(InputError, match="initial cannot be set for a run folder"):
+        exhume.audit(tmp_path, initial="zero")
+
+
+def test_names_of_classes_are_as_many_as_outputs(model_and_data):
+    model, _ = model_and_data
+    with pytest.raises(InputError, match="3 classes for 1 outputs; valid: 2 names"):
+        exhume.audit(model, initial="zero", input_shape=(DIM,), num_samples=3, classes="a,b,c")
+
+
+def test_a_model_that_does_not_fit_the_truth_is_said_not_to(model_and_data):
+    model, training = model_and_data
+    wrong = -torch.sign(model(training.inputs)[:, 0])
+    found = exhume.audit(model, initial="zero", input_shape=(DIM,), truth=training.inputs, labels=wrong)
+    assert any("errs on 100% of the truth" in note for note in found.report.notes)
+
+
+def test_a_module_in_training_mode_is_refused_and_not_altered():
+    module = nn.Sequential(nn.Linear(DIM, 30), nn.BatchNorm1d(30), nn.Linear(30, 1))
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    with pytest.raises(InputError, match="in training mode"):
+        exhume.audit(module, input_shape=(DIM,), num_samples=2)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+
+
+def test_an_audit_through_a_link_replaces_what_the_link_leads_to(model_and_data, tmp_path):
+    model, _ = model_and_data
+    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES}
+    exhume.audit(model, **settings, out=tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "mine.txt").write_text("mine")
+    exhume.audit(model, **settings, out=tmp_path / "link", name="second")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+    assert (tmp_path / "real" / "mine.txt").exists()
+    assert json.loads((tmp_path / "real" / folder.RECORD).read_text())["name"] == "second"
+
+
+def test_time_for_defences_is_limited_too(model_and_data):
+    model, training = model_and_data
+    found = exhume.audit(
+        model, initial="zero", input_shape=(DIM,), truth=training, defences="noise", budget_seconds=0.001, num_samples=3
+    )
+    assert {each.reason for each in found.defences[1:]} == {"the time was spent before"}

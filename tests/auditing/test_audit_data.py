@@ -38,6 +38,26 @@ def test_pictures_of_a_folder_are_normalised_as_the_attacker_knows(tmp_path):
     assert torch.allclose(found.picture.to_pictures(found.inputs)[0, 0], torch.from_numpy(pixels / 255).float())
 
 
+@pytest.mark.parametrize("classes", [False, True])
+def test_a_folder_of_pictures_has_labels_only_if_it_has_classes(tmp_path, classes):
+    for name in ("cat", "dog", "emu"):
+        place = tmp_path / name if classes else tmp_path
+        place.mkdir(exist_ok=True)
+        Image.fromarray(np.full((4, 4), 90, dtype=np.uint8)).save(place / f"{name}.png")
+    found = given(tmp_path, input_shape=(1, 4, 4)).fitting(16, 3)
+    assert (found.labels.tolist() if classes else found.labels) == (torch.eye(3).tolist() if classes else None)
+
+
+def test_a_label_column_is_taken_as_it_is_or_by_its_names(tmp_path):
+    (tmp_path / "numbers.csv").write_text("a,b,y\n1,2,0\n3,4,1\n5,7,1\n")
+    (tmp_path / "names.csv").write_text("a,b,y\n1,2,no\n3,4,yes\n5,7,yes\n")
+    for name in ("numbers.csv", "names.csv"):
+        found = given(tmp_path / name, input_shape=(2,), label_column="y").fitting(2, 2)
+        assert found.labels.tolist() == [[1, 0], [0, 1], [0, 1]], name
+    with pytest.raises(InputError, match="label-column"):
+        given(tmp_path / "numbers.csv", input_shape=(2,)).fitting(2, 2)
+
+
 def test_columns_of_a_table_keep_their_names_and_units(tmp_path):
     (tmp_path / "t.csv").write_text("age (years),bmi,risk\n30,20,1\n40,22,2\n50,27,3\n")
     found = given(tmp_path / "t.csv", input_shape=(2,), standardise="subset", label_column="risk")

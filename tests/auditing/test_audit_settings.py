@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,6 +28,7 @@ def test_settings_come_back_from_json():
     assert settings.classes == ("cat", "dog")
     assert [column.name for column in settings.columns] == ["age", "bmi"]
     assert settings.defences == tuple(DEFENCES)
+    assert Settings(run="a", defences="noise, rounding").defences == ("noise", "rounding")
     assert Settings(**json.loads(json.dumps(settings.to_json()))) == settings
 
 
@@ -64,6 +66,14 @@ def test_yaml_of_one_model_takes_its_paths_from_its_own_folder(tmp_path):
     assert settings.weights == tmp_path / "w.safetensors"
     assert settings.model == f"{tmp_path / 'm.py'}:build"
     assert settings.initial == "zero"
+
+
+def test_files_of_knowledge_are_taken_from_the_folder_of_the_yaml_too(tmp_path):
+    np.save(tmp_path / "k.npy", np.ones((2, 4)))
+    (settings,) = read_settings(write(tmp_path / "a.yaml", "run: a\nknow: {samples: k.npy, norm: 2}\n"))
+    assert settings.known["samples"].shape == (2, 4)
+    settings.known.pop("norm")
+    assert settings.known["norm"] == 2
 
 
 def test_yaml_of_several_models_shares_what_stands_above_them(tmp_path):

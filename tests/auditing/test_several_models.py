@@ -10,7 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from exhume import data
 from exhume.auditing import audit_all, read_settings
+from exhume.auditing.several import load_all, report_of_all
 from exhume.networks import TwoLayer
+from exhume.report import page
 
 CONVOLUTION = """
 from torch import nn
@@ -102,7 +104,7 @@ models:
 
 def test_nine_reports_and_one_clear_failure(ten_models, tmp_path):
     out = tmp_path / "audits"
-    told = []
+    told, before = [], {path.name for path in tmp_path.iterdir()}
     done = audit_all(read_settings(ten_models), out, ended=told.append)
     assert told == done
     broken = [each for each in done if each.audit is None]
@@ -117,10 +119,12 @@ def test_nine_reports_and_one_clear_failure(ten_models, tmp_path):
     index = json.loads((out / "audits.json").read_text())["models"]
     assert [each["audited"] for each in index] == [each.audit is not None for each in done]
     assert {path.parent for path in out.glob("*/*")} == {each.folder for each in done if each.audit}
-    assert not list(tmp_path.parent.glob("*script*"))
+    assert {path.name for path in tmp_path.iterdir()} == before | {"audits"}
     overview = (out / "index.html").read_text()
     assert all(each.audit.report.verdict.headline in overview for each in done if each.audit)
     assert "1 could not be audited" in overview
+    assert f'<a href="{done[0].folder.name}/report.html">' in overview
+    assert page.render(report_of_all(load_all(out))) == overview
     assert "<script>alert(1)" not in overview
 
 

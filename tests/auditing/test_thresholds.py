@@ -11,7 +11,8 @@ MEASURED = {
     "certain": 2,
     "error": 0.02,
     "predicted_error": 0.01,
-    "ratio": 2.0,
+    "closest": 0.01,
+    "equations_per_unknown": 2.0,
     "verdict": "approximate",
     "law": "grey zone",
 }
@@ -22,7 +23,8 @@ LIMITS = {
     "certain": ("2", "3"),
     "error": ("0.02", "0.01"),
     "predicted_error": ("0.05", "0.001"),
-    "ratio": ("1", "3"),
+    "closest": ("0.3", "0.001"),
+    "equations_per_unknown": ("1", "3"),
     "verdict": ("approximate", "exact"),
     "law": ("labels-only", "reconstructible"),
 }

@@ -94,6 +94,9 @@ def test_several_models_exit_with_2_if_one_could_not_be_audited(folder, exhume_j
     assert code == 2
     assert [each["audited"] for each in value["models"]] == [True, False]
     assert "none.pt" in value["models"][1]["reason"]
+    code, value = exhume_json("report", "audits")
+    assert code == 0
+    assert value["out"] == "audits/index.html"
     index = json.loads((folder / "audits" / "audits.json").read_text())
     assert [each["name"] for each in index["models"]] == ["good", "bad"]
 

@@ -119,7 +119,7 @@ def test_error_bars_stand_beside_measured_errors_only_where_the_truth_is_known()
 def test_dishonest_error_bars_are_counted():
     wrong = replace(RESULT, samples=TRUTH + 0.5)
     assert (
-        "Of 4 measured errors 0 are at most 3 times"
+        "Of 4 measured errors 0 are at most as large as expected, 0 at most 3 times"
         in error_bars_chart(
             replace(wrong, certificate=replace(wrong.certificate, predicted_errors=(1e-6,) * 4)), score(wrong, TRUTH)
         ).caption

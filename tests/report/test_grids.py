@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exhume.errors import InputError
-from exhume.report import Field, Level, Report, Sample, Table, Verdict, grids
+from exhume.report import Field, Level, Link, Report, Sample, Table, Verdict, grids
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,18 @@ def test_a_record_of_the_wrong_length_is_refused():
 
 def test_nothing_is_an_en_dash():
     assert grids.NOTHING == "\u2013"
+
+
+@pytest.mark.parametrize(
+    ("path", "leads"),
+    [
+        ("01-a/report.html", True),
+        ("../x.html", False),
+        ("javascript:alert(1)", False),
+        ("//host/x", False),
+        (".x", False),
+    ],
+)
+def test_links_lead_only_below_the_page(path, leads):
+    assert bool(grids.cell(Link(path)).link) is leads
+    assert grids.cell(path).link == ""

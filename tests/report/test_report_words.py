@@ -24,7 +24,7 @@ def told(verdict):
 def test_samples_that_the_attack_vouches_for_are_a_leak_without_the_truth():
     verdict = verdict_of(subject_of(result_of([SMALL] * ROWS, "exact")))
     assert verdict.level is Level.LEAK
-    assert "all 4 training samples were recovered" in verdict.headline
+    assert "all 4 samples that were looked for were recovered" in verdict.headline
     assert "were not given" in told(verdict)
 
 
@@ -38,7 +38,7 @@ def test_the_truth_confirms_a_leak():
 def test_few_small_error_bars_are_partial():
     verdict = verdict_of(subject_of(result_of([SMALL, LARGE, LARGE, LARGE], "approximate")))
     assert verdict.level is Level.PARTIAL
-    assert "some of its training data: 1 of 4 training samples was recovered" in verdict.headline
+    assert "some of its training data: 1 of 4 samples that were looked for was recovered" in verdict.headline
 
 
 def test_half_of_the_samples_are_a_leak():
@@ -83,11 +83,26 @@ def test_a_failed_attack_with_enough_equations_is_no_proof_of_safety():
     assert Stop.PASS_LIMIT.sentence in told(verdict)
 
 
+def test_samples_that_can_be_recognised_are_not_passed_over():
+    near = TRUTH + 0.3 * TRUTH.norm(dim=1, keepdim=True) * WRONG / WRONG.norm(dim=1, keepdim=True)
+    verdict = verdict_of(subject_of(result_of([], "failed", samples=near), truth=TRUTH))
+    assert verdict.level is Level.PARTIAL
+    assert "may be recognised" in verdict.headline
+    assert "The closest has an error of 30 %" in told(verdict)
+
+
+def test_a_head_whose_start_is_unknown_is_named_where_an_attack_fails():
+    failed = result_of([], "failed")
+    unknown = replace(failed, knowledge=Knowledge(initial_head="unknown"))
+    assert "before training were not given" in told(verdict_of(subject_of(unknown)))
+    assert "before training were not given" not in told(verdict_of(subject_of(failed)))
+
+
 def test_fewer_equations_than_unknowns_are_out_of_reach_and_warn_of_labels():
     result = result_of(verdict="failed", samples=WRONG, equations=20, unknowns=64)
     verdict = verdict_of(subject_of(result, forecast=TOO_FEW))
     assert verdict.level is Level.OUT_OF_REACH
-    assert "cannot be determined from these weights alone" in verdict.headline
+    assert "cannot be determined from the weights of the head alone" in verdict.headline
     assert "Labels may still leak" in told(verdict)
     assert "20 equations for 64 unknown" in told(verdict)
 

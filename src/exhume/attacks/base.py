@@ -14,7 +14,7 @@ import torch
 
 from exhume.attacks.checkpoint import Checkpoint, fingerprint
 from exhume.certificate import Certificate, certify
-from exhume.errors import InputError
+from exhume.errors import InputError, TooFewEquations
 from exhume.features import CountedFeatures, FeatureMap
 from exhume.law import count
 from exhume.randomness import generator_for, seed_for
@@ -246,10 +246,9 @@ class Attack(ABC):
     def _check_equations(self, target: Target, count: int, allow_underdetermined: bool) -> None:
         equations, unknowns = self.counts(target, count)
         if equations <= unknowns and not allow_underdetermined:
-            raise InputError(
+            raise TooFewEquations(
                 f"{max(equations, 0)} equations cannot determine {unknowns} unknowns "
-                f"({count} samples of dimension {target.features.input_dim}); "
-                "to go on all the same pass allow_underdetermined=True (--allow-underdetermined)"
+                f"({count} samples of dimension {target.features.input_dim})"
             )
 
     def _number_sought(self, target: Target, num_samples: int | None) -> int | None:

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from exhume import attacks
 from exhume.attacks import Progress
 from exhume.auditing.settings import AUTO, Settings
 from exhume.certificate import APPROXIMATE, EXACT, FAILED
-from exhume.errors import InputError
+from exhume.errors import InputError, TooFewEquations, brief
 from exhume.reconstruction import Reconstruction
 from exhume.target import Target
 
@@ -37,11 +39,13 @@ class Attempt:
         method: its name.
         result: what it found; None if it could not be run.
         reason: why it could not.
+        too_few_equations: whether that is why.
     """
 
     method: str
     result: Reconstruction | None = None
     reason: str = ""
+    too_few_equations: bool = False
 
     @property
     def sentence(self) -> str:
@@ -94,11 +98,6 @@ def best(attempts: Sequence[Attempt]) -> Reconstruction | None:
     return min(results, key=_order, default=None)
 
 
-def refusal(attempts: Sequence[Attempt]) -> str:
-    """Why there is no result."""
-    return " ".join(f"{each.method}: {each.reason}." for each in attempts if each.reason)
-
-
 def fitting(target: Target) -> tuple[str, ...]:
     """The attacks worth trying: inside the first layer's subspace where its initial weights are known, then in full."""
     moved = target.known_model is not None and target.knowledge.initial_body == "known"
@@ -108,8 +107,10 @@ def fitting(target: Target) -> tuple[str, ...]:
 def _tried(target: Target, method: str, **settings: Any) -> Attempt:
     try:
         return Attempt(method, attacks.build(method)(target, resume=True, **settings))
-    except InputError as error:
-        return Attempt(method, reason=str(error))
+    except TooFewEquations as error:
+        return Attempt(method, reason=error.counted, too_few_equations=True)
+    except (InputError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+        return Attempt(method, reason=brief(error))
 
 
 def _checkpoint(workplace: Path | None, target: Target, method: str, seed: int) -> Path | None:

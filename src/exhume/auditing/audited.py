@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,8 @@ from exhume.auditing.attempts import Attempt
 from exhume.auditing.given import Given
 from exhume.auditing.settings import Settings
 from exhume.auditing.thresholds import Threshold
-from exhume.defences import Outcome
+from exhume.certificate import FAILED
+from exhume.defences import Outcome, where_recovery_ends
 from exhume.law import Forecast
 from exhume.reconstruction import Reconstruction
 from exhume.report import Fact, Report, page
@@ -105,24 +107,31 @@ class Audit:
 
     @property
     def measured(self) -> Mapping[str, Any]:
-        """What thresholds are compared with; None where it could not be measured."""
-        score, found, truth = self.score, self.findings, self.given.inputs
-        recovered = None
-        if score is not None:
-            recovered = score.recovered_up_to_sign if found.up_to_sign else score.recovered
-        elif self.result is None and truth is not None:
-            recovered = 0  # nothing came back
-        sought = score.num_samples if score is not None else 0 if truth is None else len(truth)
+        """What thresholds are compared with; None where it could not be measured.
+
+        An attack refused for too few equations recovers nothing. Where the truth confirms none of the samples that the
+        certificate vouches for, one of the two is wrong, and nothing that rests on the truth is measured.
+        """
+        score, found = self.score, self.findings
         certificate = self.result.certificate if self.result is not None else None
         counts = certificate or self.forecast
+        nothing = self.result is None and any(each.too_few_equations for each in self.attempts)
+        recovered = error = None
+        if score is not None and not (found.vouched and not found.confirmed):
+            recovered = score.recovered_up_to_sign if found.up_to_sign else score.recovered
+            error = score.error_up_to_sign if found.up_to_sign else score.error
+        elif nothing and self.given.inputs is not None:
+            recovered, error = 0, math.inf
+        expected = math.inf if nothing or (certificate and certificate.predicted_error is None) else None
         return {
             "recovered": recovered,
-            "share": None if recovered is None else recovered / max(sought, 1),
-            "certain": found.vouched,
-            "error": None if score is None else score.error_up_to_sign if found.up_to_sign else score.error,
-            "predicted_error": certificate.predicted_error if certificate else None,
-            "ratio": None if counts is None else counts.equations / max(counts.unknowns, 1),
-            "verdict": certificate.verdict if certificate else None,
+            "share": None if recovered is None else recovered / max(score.num_samples if score else 1, 1),
+            "certain": found.vouched if certificate or nothing else None,
+            "error": error,
+            "closest": None if recovered is None else math.inf if nothing else found.closest,
+            "predicted_error": expected if expected or certificate is None else certificate.predicted_error,
+            "equations_per_unknown": None if counts is None else counts.equations / max(counts.unknowns, 1),
+            "verdict": certificate.verdict if certificate else FAILED if nothing else None,
             "law": self.forecast.verdict if self.forecast else None,
         }
 
@@ -132,18 +141,26 @@ class Audit:
         return tuple(each for each in self.settings.fail_on if each.reached_by(self.measured))
 
     @property
+    def unmeasured(self) -> tuple[Threshold, ...]:
+        """The thresholds of `fail_on` that could not be measured: neither passed nor failed."""
+        return tuple(each for each in self.settings.fail_on if each.reached_by(self.measured) is None)
+
+    @property
     def passed(self) -> bool:
-        """Whether no threshold was reached."""
-        return not self.exceeded
+        """Whether every threshold was measured and none was reached."""
+        return not self.exceeded and not self.unmeasured
 
     def summary(self) -> str:
         """The verdict in plain lines, for a terminal."""
         verdict = self.report.verdict
         lines = [f"{self.settings.title}: {verdict.headline}", *(f"  {each}" for each in verdict.sentences)]
-        lines += [f"  {each.sentence}" for each in self.attempts]
+        lines += [f"  {each.sentence}" for each in self.attempts if each.result is not None]
+        lines += [f"  {each}" for each in where_recovery_ends(self.defences).values()] if self.defences else []
         if self.exceeded:
             lines.append(f"  FAILED: reached {', '.join(map(str, self.exceeded))}")
-        elif self.settings.fail_on:
+        if self.unmeasured:
+            lines.append(f"  NOT MEASURED: {', '.join(map(str, self.unmeasured))}")
+        if self.passed and self.settings.fail_on:
             lines.append(f"  passed: {', '.join(map(str, self.settings.fail_on))} not reached")
         return "\n".join(lines)
 
@@ -152,9 +169,10 @@ class Audit:
         return {
             "name": self.settings.title,
             "verdict": {"level": self.report.verdict.level.value, "headline": self.report.verdict.headline},
-            "measured": dict(self.measured),
+            "measured": page.finite(dict(self.measured)),
             "passed": self.passed,
             "exceeded": [str(each) for each in self.exceeded],
+            "unmeasured": [str(each) for each in self.unmeasured],
             "forecast": self.forecast.to_json() if self.forecast else None,
             "method": self.result.method if self.result else None,
             "attempts": [
@@ -178,7 +196,12 @@ class Audit:
 
 
 def _brief(attempt: Attempt) -> dict[str, Any]:
-    result, said = attempt.result, {"method": attempt.method, "reason": attempt.reason or None}
+    result = attempt.result
+    said: dict[str, Any] = {
+        "method": attempt.method,
+        "reason": attempt.reason or None,
+        "too_few_equations": attempt.too_few_equations,
+    }
     if result is None:
         return said
     return said | {

@@ -37,7 +37,7 @@ def check(path: Path, record: str = RECORD) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; valid: a folder for the audit")
     if path.is_dir() and any(path.iterdir()) and not (path / record).exists():
-        raise InputError(f"{path} holds files that are no audit; valid: a new or empty folder, or one of an audit")
+        raise InputError(f"{path} holds other files than {record}; valid: a new or empty folder, or one that has it")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=_MODE)
     except OSError as error:
@@ -51,6 +51,7 @@ def workplace(path: Path) -> Path:
 
 def save(audited: Audit, path: Path) -> None:
     """Writes reconstructions, truth, page and record beside `path`, and puts them there when they are whole."""
+    path = path.resolve()  # a link stays one
     try:
         new = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))  # its mode is 0700
     except OSError as error:
@@ -93,7 +94,11 @@ def _put(new: Path, path: Path) -> None:
         return
     old = new.with_name(f"{new.name}.old")
     path.rename(old)
-    new.rename(path)
+    try:
+        new.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
     for entry in old.iterdir():
         if entry.name not in _OURS and not (path / entry.name).exists():
             entry.rename(path / entry.name)
@@ -123,6 +128,7 @@ def load(path: Path) -> Audit:
                 each["method"],
                 None if each["reason"] else runs.load_result(each["method"]),
                 each["reason"] or "",
+                each["too_few_equations"],
             )
             for each in value["attempts"]
         )

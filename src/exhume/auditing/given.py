@@ -13,7 +13,7 @@ from exhume import data, files
 from exhume.auditing.settings import Settings
 from exhume.data import Dataset, PictureFormat, TableFormat
 from exhume.data.arrays import read_arrays
-from exhume.errors import InputError
+from exhume.errors import DataError, InputError
 from exhume.features import parse_bytes
 from exhume.pixels import shape_of_picture
 
@@ -77,11 +77,18 @@ class Given:
                 raise InputError(
                     f"{name} holds samples of {rows[0].numel() if len(rows) else 0} numbers, "
                     f"the model takes {input_dim}"
+                    + ("; is one column the label (--label-column)?" if self.table is not None else "")
                 )
+            if not len(rows):
+                raise InputError(f"{name} holds no sample; valid: at least one")
             if not bool(torch.isfinite(rows).all()):
                 raise InputError(f"{name} holds NaN or infinite numbers; valid: finite ones")
+            if bool((rows == 0).all(1).any()):
+                raise InputError(f"{name} holds a row of zeros, which has no direction to recover")
             if labels is not None and len(labels) != len(rows):
                 raise InputError(f"{len(labels)} labels for the {len(rows)} samples of {name}")
+        if self.table is not None and len(self.table.columns) != input_dim:
+            raise InputError(f"{len(self.table.columns)} columns do not name the {input_dim} numbers of a sample")
         return replace(
             self,
             labels=_as_outputs(self.labels, num_outputs),
@@ -93,6 +100,8 @@ def _as_outputs(labels: torch.Tensor | None, num_outputs: int) -> torch.Tensor |
     """Labels as the model outputs them: (n, k) for k outputs, numbers of classes as one-hot rows."""
     if labels is None:
         return None
+    if not bool(torch.isfinite(labels.double()).all()):
+        raise InputError("labels hold NaN or infinite numbers; valid: finite ones")
     labels = labels.squeeze(1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim == 1 and num_outputs > 1:
         classes = labels.long()
@@ -130,8 +139,7 @@ def _read(path: Path, settings: Settings) -> _File:
     if path.is_dir():
         return _read_pictures(path, settings)
     if suffix == _TABLE:
-        options = {} if settings.label_column is None else {"label": settings.label_column}
-        table = data.load("table", path=path, standardise=settings.standardise, **options)
+        table = _read_table(path, settings)
         return _File(table.inputs, None if settings.label_column is None else table.labels, None, table.table)
     if suffix in _ARRAYS:
         inputs, labels = read_arrays(path)
@@ -146,16 +154,35 @@ def _read(path: Path, settings: Settings) -> _File:
     raise InputError(f"{path} cannot be read as data; valid: a folder of pictures, .npy, .npz, .csv, .safetensors")
 
 
+def _read_table(path: Path, settings: Settings) -> Dataset:
+    """A table; its label column as the numbers it holds, or one-hot if it holds names."""
+    if settings.label_column is None:
+        return data.load("table", path=path, standardise=settings.standardise)
+    options = {"path": path, "standardise": settings.standardise, "label": settings.label_column}
+    try:
+        return data.load("table", **options, labels="given")
+    except DataError:
+        return data.load("table", **options, labels="one-hot")
+
+
 def _read_pictures(path: Path, settings: Settings) -> _File:
     shape = shape_of_picture(settings.input_shape)
     if shape is None:
         raise InputError(f"{path} is a folder of pictures, but inputs of shape {settings.input_shape} are none")
     size = shape[1] if shape[1] == shape[2] else None
-    folder = data.load("folder", path=path, channels=shape[0], size=size, standardise="none")
+    classes = any(each.is_dir() for each in path.iterdir())
+    folder = data.load(
+        "folder",
+        path=path,
+        channels=shape[0],
+        size=size,
+        standardise="none",
+        labels="one-hot" if classes else "auto",
+    )
     assert folder.picture is not None
     as_taken = picture_format(settings) or folder.picture
     vectors = as_taken.to_vectors(folder.picture.to_pictures(folder.inputs))
-    return _File(vectors, folder.labels, as_taken)
+    return _File(vectors, folder.labels if classes else None, as_taken)
 
 
 def picture_format(settings: Settings) -> PictureFormat | None:
@@ -166,6 +193,8 @@ def picture_format(settings: Settings) -> PictureFormat | None:
     low, high = (float(bound) for bound in know.get("pixel_range") or (0.0, 1.0))
     mean, std = (_numbers(know.get(name), default) for name, default in (("pixel_mean", 0.0), ("pixel_std", 1.0)))
     spread = high - low
+    if not spread > 0:
+        raise InputError(f"pixel_range {low:g} to {high:g} must rise")
     return PictureFormat(shape, tuple((each - low) / spread for each in mean), tuple(each / spread for each in std))
 
 

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from exhume.auditing.architectures import assumed_settings, known_architecture
+from exhume.auditing.architectures import assumed_settings
 from exhume.auditing.given import Given
-from exhume.auditing.model_file import build_model, check_forward, fit_weights
+from exhume.auditing.model_file import build_model, check_forward, load_model
 from exhume.auditing.settings import Settings
 from exhume.auditing.weights import read_weights
 from exhume.data import PictureFormat, TableFormat
+from exhume.defences import Release
+from exhume.defences.labels import kind_of
 from exhume.displacement import Initial
 from exhume.errors import InputError
+from exhume.features.heads import refuse_training_mode
 from exhume.knowledge import Knowledge
 from exhume.networks import Network
 from exhume.runs import RunFolder
 from exhume.target import Target
 
+# Share of wrong classes from which a model does not look trained on the data.
+_UNFITTED = 0.5
+# Settings that say how a module is read, and from which files it comes.
+_OF_MODULES = ("initial", "head", "input_shape")
+_OF_FILES = ("weights", "config")
 _ONE_OF = "model (a file and a factory), architecture (one that exhume knows) or run (a run folder)"
 
 
@@ -59,7 +68,9 @@ def open_module(module: nn.Module, given: Given, *, initial: Initial, settings: 
     shape = settings.input_shape or (module.input_shape if isinstance(module, Network) else ())
     if not shape:
         raise InputError("input_shape is not given; valid: the shape of one input, as 3,32,32")
-    module = module.to(settings.device)
+    if "device" in settings.model_fields_set:
+        module = copy.deepcopy(module).to(settings.device)
+    refuse_training_mode(module)
     check_forward(module, tuple(shape))
     known, notes = _knowledge(settings, given)
     target = Target.last_layer(
@@ -71,7 +82,27 @@ def open_module(module: nn.Module, given: Given, *, initial: Initial, settings: 
         knowledge=known,
         memory_budget=settings.memory_budget,
     )
-    return Opened(target, given.fitting(target.feature_map.input_dim, target.num_outputs), notes)
+    given = given.fitting(target.feature_map.input_dim, target.num_outputs)
+    return Opened(target, given, (*notes, *_doubts(module, target, given)))
+
+
+def _doubts(module: nn.Module, target: Target, given: Given) -> list[str]:
+    """What may keep the attack from applying, as far as the model and the owner's data show it."""
+    doubts = []
+    if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules()):
+        doubts.append(
+            "The model holds BatchNorm: if it was trained in train mode, features differed from those of the released "
+            "model, and the attack may fail for that reason."
+        )
+    labels = given.labels
+    if given.inputs is not None and labels is not None and kind_of(labels, target.num_outputs) != "numbers":
+        error = Release(target, given.inputs, labels).training_error or 0.0
+        if error > _UNFITTED:
+            doubts.append(
+                f"The model errs on {error:.0%} of the truth that was given: was it trained on these data, prepared in "
+                "this way?"
+            )
+    return doubts
 
 
 def _module(settings: Settings) -> tuple[nn.Module, tuple[str, ...]]:
@@ -79,15 +110,13 @@ def _module(settings: Settings) -> tuple[nn.Module, tuple[str, ...]]:
     if settings.weights is None:
         if settings.model is None:
             raise InputError(f"architecture {settings.architecture!r} needs weights: a file of its state dict")
-        return build_model(settings.model), ("The factory returned the trained model; no weights were loaded into it.",)
+        return build_model(settings.model).eval(), (
+            "The factory returned the trained model; no weights were loaded into it.",
+        )
     weights = read_weights(settings.weights, max_bytes=settings.max_size)
-    if settings.model is not None:
-        return fit_weights(build_model(settings.model), weights.tensors), weights.notes
-    network = known_architecture(str(settings.architecture), settings.config, weights.tensors)
-    return fit_weights(network, weights.tensors), (
-        *weights.notes,
-        *(f"No weight shows that {each}; it is assumed." for each in assumed_settings(network)),
-    )
+    module = load_model(settings.model or str(settings.architecture), weights.tensors, config=settings.config)
+    assumed = assumed_settings(module) if isinstance(module, Network) and settings.architecture else ()
+    return module, (*weights.notes, *(f"No weight shows that {each}; it is assumed." for each in assumed))
 
 
 def _initial(settings: Settings, path: Path) -> Mapping[str, torch.Tensor]:
@@ -107,6 +136,13 @@ def _knowledge(settings: Settings, given: Given) -> tuple[Knowledge, tuple[str, 
     return Knowledge(**values, num_samples=told), ()
 
 
+def refuse(settings: Settings, names: Iterable[str], source: str) -> None:
+    """Refuses settings that were given and mean nothing for this kind of model."""
+    beside = [name for name in names if name in settings.model_fields_set]
+    if beside:
+        raise InputError(f"{', '.join(beside)} cannot be set for {source}; leave {' and '.join(beside)} away")
+
+
 def under(target: Target, settings: Settings) -> Target:
     """A target under what the settings say that the attacker knows, beside what it knows already."""
     values = settings.known
@@ -117,10 +153,7 @@ def under(target: Target, settings: Settings) -> Target:
 
 def _opened_run(settings: Settings, path: Path) -> Opened:
     """A run folder: its public part is the target, its secret the owner's data."""
-    taken = ("weights", "truth", "labels", "head")
-    beside = [name for name in taken if getattr(settings, name) is not None]
-    if beside:
-        raise InputError(f"a run folder holds its own {', '.join(beside)}; leave {' and '.join(beside)} away")
+    refuse(settings, (*_OF_MODULES, *_OF_FILES, "truth", "labels"), "a run folder")
     folder = RunFolder(path)
     target = folder.load_target(memory_budget=settings.memory_budget, device=settings.device)
     target = under(target, settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +13,8 @@ from exhume.auditing.thresholds import Threshold
 from exhume.data import Column
 from exhume.defences import DEFENCES
 from exhume.errors import ExhumeError, FileError, InputError, brief, unknown_name
-from exhume.known_values import known_name, known_value
+from exhume.features import parse_bytes
+from exhume.known_values import FROM_FILES, known_name, known_value
 
 AUTO = "auto"
 ALL = "all"
@@ -68,9 +68,9 @@ class Settings(BaseModel):
     method: str = AUTO
     """An attack, or "auto": those that fit the model, until one vouches for its result."""
     seed: int = 0
-    budget_passes: PositiveFloat = 20_000.0
+    budget_passes: PositiveFloat = Field(20_000.0, allow_inf_nan=False)
     """Feature passes for all attacks on the model together."""
-    budget_seconds: PositiveFloat = 1800.0
+    budget_seconds: PositiveFloat = Field(1800.0, allow_inf_nan=False)
     """Seconds, likewise."""
     defences: tuple[str, ...] = ()
     """Families of alterations to measure; "all" for every one."""
@@ -102,13 +102,20 @@ class Settings(BaseModel):
     @classmethod
     def _families(cls, value: Any) -> Any:
         """ "all" or True stands for every family; unknown ones are named."""
-        if value is True or value == ALL or value == (ALL,) or value == [ALL]:
+        named = value.split(",") if isinstance(value, str) else (ALL,) if value is True else tuple(value or ())
+        named = tuple(str(name).strip() for name in named)
+        if ALL in named:
             return tuple(DEFENCES)
-        named = value.split(",") if isinstance(value, str) else tuple(value or ())
         for name in named:
             if name not in DEFENCES:
                 raise unknown_name("defence", name, (*DEFENCES, ALL))
-        return tuple(named)
+        return named
+
+    @field_validator("memory_budget", "max_size")
+    @classmethod
+    def _size(cls, value: str) -> str:
+        parse_bytes(value)
+        return value
 
     @field_validator("method")
     @classmethod
@@ -132,7 +139,10 @@ class Settings(BaseModel):
     @field_validator("input_shape", mode="before")
     @classmethod
     def _sides(cls, value: Any) -> Any:
-        return tuple(value.split(",")) if isinstance(value, str) else value
+        sides = value.split(",") if isinstance(value, str) else value
+        if isinstance(value, str) and not all(side.strip().isdigit() for side in sides):
+            raise InputError(f"{value!r} is no shape; valid: whole numbers with commas between them, as 3,32,32")
+        return tuple(sides) if isinstance(sides, list) else sides
 
     @property
     def title(self) -> str:
@@ -140,7 +150,7 @@ class Settings(BaseModel):
         source = self.run or self.weights
         return self.name or (source.stem if source else "") or self.model or str(self.architecture)
 
-    @cached_property
+    @property
     def known(self) -> dict[str, Any]:
         """`know` by the names of knowledge, texts read as on the command line."""
         values = {}
@@ -197,6 +207,12 @@ def _within(folder: Path, value: dict[str, Any]) -> Settings:
     initial, model = value.get("initial"), value.get("model")
     if isinstance(initial, str) and initial not in ("zero", "unknown"):
         placed["initial"] = folder / initial
+    know = value.get("know")
+    if isinstance(know, dict):
+        files_of = {
+            name: each for name, each in know.items() if isinstance(each, str) and known_name(name) in FROM_FILES
+        }
+        placed["know"] = know | {name: str(folder / each) for name, each in files_of.items()}
     if isinstance(model, str) and model.partition(":")[0].endswith(".py"):
         placed["model"] = str(folder / model)
     return Settings(**placed)

@@ -14,8 +14,8 @@ from exhume.auditing.audited import Audit
 from exhume.auditing.folders import folder_name, inside
 from exhume.auditing.run import Measured, audit_settings
 from exhume.auditing.settings import Refused, Settings
-from exhume.errors import ExhumeError
-from exhume.report import Level, Report, Table, Verdict, page
+from exhume.errors import ExhumeError, FileError, brief
+from exhume.report import Level, Link, Report, Table, Verdict, page
 
 INDEX, PAGE = "audits.json", "index.html"
 # Levels from bad to harmless.
@@ -49,7 +49,7 @@ class Audited:
             "passed": None if found is None else found.passed,
             "level": None if found is None else found.report.verdict.level.value,
             "headline": None if found is None else found.report.verdict.headline,
-            "report": None if found is None else f"{self.folder.name}/{folder.PAGE}",
+            "report": None if found is None else Link(f"{self.folder.name}/{folder.PAGE}"),
         }
 
 
@@ -76,21 +76,42 @@ def audit_all(
     return done
 
 
+def load_all(path: Path) -> list[Audited]:
+    """The models of a run, read back from its folder."""
+    try:
+        lines = list(files.read_json(path / INDEX)["models"])
+        homes = [inside(path, str(line["folder"])) for line in lines]
+        return [
+            Audited(str(line["name"]), home, folder.load(home) if line["audited"] else None, line["reason"] or "")
+            for line, home in zip(lines, homes, strict=True)
+        ]
+    except (KeyError, TypeError) as error:
+        raise FileError(f"{path / INDEX} is no index of audits: {error!r}") from error
+
+
 def report_of_all(done: Sequence[Audited]) -> Report:
     """One page over all models: a line for each, the worst first."""
     audited = [each.audit for each in done if each.audit is not None]
-    leaks = sum(each.report.verdict.level in _LEVELS[:2] for each in audited)
+    leaks = sum(each.findings.confirmed > 0 or each.findings.recovered > 0 for each in audited)
     levels = sorted((each.report.verdict.level for each in audited), key=_LEVELS.index)
     broken = len(done) - len(audited)
-    headline = f"{leaks} of {len(audited)} models give away training data."
+    headline = f"{leaks} of {len(audited)} audited models give away training data."
     sentences = (f"{broken} could not be audited; the table says why.",) if broken else ()
     order = {each.value: place for place, each in enumerate(_LEVELS)}
     rows = sorted((each.to_json() for each in done), key=lambda row: order.get(row["level"], len(order)))
     columns = {"name": "Model", "headline": "Verdict", "passed": "Passed", "reason": "Not audited", "report": "Report"}
     return Report(
-        title=f"{len(done)} models audited",
+        title=f"{len(done)} models",
         verdict=Verdict(levels[0] if levels else Level.NEUTRAL, headline, sentences),
-        tables=(Table("Models", tuple(columns.values()), tuple(tuple(row[name] for name in columns) for row in rows)),),
+        tables=(
+            Table(
+                "Models",
+                tuple(columns.values()),
+                tuple(tuple(row[name] for name in columns) for row in rows),
+                caption="The worst first.",
+                name="models",
+            ),
+        ),
     )
 
 
@@ -105,3 +126,5 @@ def _audited(
         return Audited(name, home, audit_settings(settings, home, progress_of, measured))
     except ExhumeError as error:
         return Audited(name, home, reason=str(error))
+    except Exception as error:  # of a user's model, or ours: the other models are audited all the same
+        return Audited(name, home, reason=f"{type(error).__name__}: {brief(error)}")

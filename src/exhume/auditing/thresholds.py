@@ -51,8 +51,9 @@ MEASURES: Mapping[str, Measure] = {
         "at least so many samples that the certificate vouches for", lambda value, limit: value >= limit
     ),
     "error": Measure("an error of at most so much, by the truth", operator.le),
+    "closest": Measure("a sample with an error of at most so much, by the truth", operator.le),
     "predicted_error": Measure("a predicted error of at most so much", operator.le),
-    "ratio": Measure("at least so many equations for each unknown", operator.ge),
+    "equations_per_unknown": Measure("at least so many equations for each unknown", operator.ge),
     "verdict": Measure("this verdict of the certificate or a surer one", _worse(_VERDICTS), _VERDICTS),
     "law": Measure("this zone of the law or a worse one", _worse(_ZONES), _ZONES),
 }

@@ -39,6 +39,9 @@ def main() -> None:
     except ExhumeError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted; what was finished before stays", file=sys.stderr)
+        sys.exit(130)
 
 
 __all__ = ["app", "main"]

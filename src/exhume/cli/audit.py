@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume.auditing import Audit, Audited, Settings, audit_all, audit_settings, read_settings
+from exhume.auditing import Audit, Audited, Settings, audit_all, audit_settings, read_settings, several
 from exhume.auditing.settings import ALL
 from exhume.auditing.thresholds import MEASURES
 from exhume.cli.options import parse_pairs, split_pair
@@ -72,7 +72,8 @@ def audit(
 ) -> None:
     """Forecast, attack, certify, score and report: does this model carry its training set?
 
-    Exit code 0 if no threshold of --fail-on was reached, 1 if one was, 2 if a model could not be audited.
+    Exit code 0 if no threshold of --fail-on was reached, 1 if one was, 2 if a model could not be audited or a
+    threshold could not be measured.
 
     Example: exhume audit --model mymodel.py:build --weights w.safetensors --initial w0.safetensors
     --input-shape 1,8,8 --num-samples 12 --truth x.npy --fail-on recovered=1 --out audit
@@ -87,7 +88,7 @@ def audit(
     if len(models) == 1 and isinstance(models[0], Settings):
         _one(audit_settings(models[0], out, progress_of, _measured), json)
         return
-    _several(audit_all(models, out, progress_of, _measured, _told), json)
+    _several(audit_all(models, out, progress_of, _measured, _told), out, json)
 
 
 def _said(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _one(audited: Audit, json: bool) -> None:
     page = audited.folder / "report.html"
     show(f"{audited.summary()}\n  report: {page}", {"report": str(page), **audited.to_json()}, json)
     if not audited.passed:
-        raise typer.Exit(1)
+        raise typer.Exit(1 if audited.exceeded else 2)
 
 
 def _measured(outcome: Outcome) -> None:
@@ -123,16 +124,17 @@ def _told(each: Audited) -> None:
     print(f"{each.name}: {each.reason or each.folder / 'report.html'}", file=sys.stderr)
 
 
-def _several(done: list[Audited], json: bool) -> None:
+def _several(done: list[Audited], out: Path, json: bool) -> None:
     broken = [each for each in done if each.audit is None]
     lines = [each.audit.summary() if each.audit else f"{each.name}: not audited: {each.reason}" for each in done]
-    lines.append(f"{len(done) - len(broken)} of {len(done)} models audited")
+    lines.append(f"{len(done) - len(broken)} of {len(done)} models audited; all of them: {out / several.PAGE}")
     show("\n".join(lines), {"models": [_line(each) for each in done]}, json)
-    if broken:
+    audits = [each.audit for each in done if each.audit]
+    if broken or any(each.unmeasured for each in audits):
         raise typer.Exit(2)
-    if not all(each.audit and each.audit.passed for each in done):
+    if not all(each.passed for each in audits):
         raise typer.Exit(1)
 
 
 def _line(each: Audited) -> dict[str, Any]:
-    return each.to_json() | {"measured": dict(each.audit.measured) if each.audit else None}
+    return each.to_json() | {"measured": each.audit.to_json()["measured"] if each.audit else None}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from exhume.auditing import folder
+from exhume.auditing import folder, several
 from exhume.cli.render import Json, show
 from exhume.errors import FileError, InputError
 from exhume.report import Report, of_comparison, of_run, of_sweep, write
@@ -59,14 +59,20 @@ def _found(path: Path, method: str | None) -> tuple[str, Path]:
         return "sweep", path
     if (path / folder.RECORD).is_file():
         return "audit", path
+    if (path / several.INDEX).is_file():
+        return "audits", path
     if method is None and RunFolder(path).comparison[0].is_file():
         return "comparison", path
+    if path.is_dir() and not (path / "victim.json").is_file():
+        raise FileError(f"{path} is no run, comparison or audit; valid: a folder that exhume wrote, or a sweep's store")
     return "run", path
 
 
 def _made(kind: str, path: Path, method: str | None, sweep: str | None, redact: bool) -> Report:
     if kind == "audit":
         return folder.report_of(path, redact)
+    if kind == "audits":
+        return several.report_of_all(several.load_all(path))
     if kind == "comparison":
         return of_comparison(RunFolder(path), redact=redact)
     if kind == "sweep":
@@ -75,7 +81,9 @@ def _made(kind: str, path: Path, method: str | None, sweep: str | None, redact: 
 
 
 def _default(kind: str, path: Path) -> Path:
-    return path.with_suffix(".html") if kind == "sweep" else path / "report.html"
+    if kind == "audits":
+        return path / several.PAGE
+    return path.with_suffix(".html") if kind == "sweep" else path / folder.PAGE
 
 
 def _checked(out: Path) -> Path:

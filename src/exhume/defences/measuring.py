@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -55,6 +56,7 @@ class _Run:
     attack: Attack
     num_samples: int | None
     max_passes: float
+    ends_at: float  # on the monotonic clock, for all copies together
     seed: int
 
     def on(self, release: Release, more: int = 0) -> Reconstruction:
@@ -65,6 +67,7 @@ class _Run:
             num_samples=count,
             seed=self.seed,
             max_passes=self.max_passes,
+            max_seconds=max(self.ends_at - time.monotonic(), 1e-3),
             allow_underdetermined=True,
         )
 
@@ -79,6 +82,7 @@ def measure(
     families: Iterable[str | Defence] | None = None,
     num_samples: int | None = None,
     max_passes: float = float("inf"),
+    max_seconds: float = float("inf"),
     seed: int = 0,
     undefended: Reconstruction | None = None,
     progress: Callable[[Outcome], None] | None = None,
@@ -96,13 +100,14 @@ def measure(
         families: names of defences, or defences with settings of their own, in this order; by default all.
         num_samples: told to the attack, as for any attack; it grows where samples are added.
         max_passes: budget of each attack.
+        max_seconds: budget of all attacks together; copies that are left then have a reason instead of a result.
         seed: of the attacks.
         undefended: a reconstruction of the model as it is, if there is one already.
         progress: called with every outcome as it is there.
         folder: where outcomes are kept as they come; those that are there already are not measured again.
     """
     defences = chosen(families)
-    run = _Run(attack, num_samples, max_passes, seed)
+    run = _Run(attack, num_samples, max_passes, time.monotonic() + max_seconds, seed)
     if undefended is not None and undefended.target != release.target.fingerprint:
         raise InputError("the reconstruction given as undefended is of another model than the release")
     plain = Variant(NONE, "as it is", 0.0, release)
@@ -115,9 +120,12 @@ def measure(
     for variant in _all_variants(release, defences):
         key = _key(variant, run, reference)
         outcome = kept.get(key)
-        if outcome is None:
+        if outcome is None and time.monotonic() >= run.ends_at:
+            outcome = _without_result(variant, "the time was spent before")
+        elif outcome is None:
             outcome = _with_utility(_attacked(variant, run, release, reference), variant, release, reference)
-            kept.put(key, outcome)
+            if time.monotonic() < run.ends_at:  # what time cut short is worth another try
+                kept.put(key, outcome)
         outcomes.append(outcome)
         if progress:
             progress(outcome)

@@ -10,6 +10,7 @@ import torch
 
 from exhume.defences.altering import trained_head, with_head
 from exhume.defences.base import Defence, Setting, checked, percent
+from exhume.defences.refit import without_alphabet
 from exhume.defences.release import Release
 from exhume.randomness import generator_for
 
@@ -42,4 +43,4 @@ class Noise(Defence):
         noise = torch.randn(displacement.shape, generator=generator, dtype=torch.float64)
         size = setting.strength * float(displacement.double().norm()) / math.sqrt(displacement.numel())
         head = trained_head(target)
-        return replace(release, target=with_head(target, head + (size * noise).to(head))), ""
+        return replace(release, target=without_alphabet(with_head(target, head + (size * noise).to(head)))), ""

@@ -30,6 +30,8 @@ class Release:
         labels: (n,) or (n, k): numbers, -1 and +1, one-hot rows, or classes.
         held_out_inputs, held_out_labels: likewise, that it was not trained on.
         seed: of the alterations' randomness.
+        border: of one output for labels 0 and 1: 1/2 if it estimates them, 0 if it is a logit, which then become -1 and
+            +1; by default the one at which the model errs less on its training data.
     """
 
     target: Target
@@ -38,6 +40,7 @@ class Release:
     held_out_inputs: torch.Tensor | None = None
     held_out_labels: torch.Tensor | None = None
     seed: int = 0
+    border: float | None = None
 
     def __post_init__(self) -> None:
         dim = self.target.feature_map.input_dim
@@ -46,6 +49,20 @@ class Release:
                 object.__setattr__(self, rows, _checked_rows(rows, getattr(self, rows), dim))
             if getattr(self, labels) is not None:
                 self._check_labels(rows, labels)
+        if self.border is None:
+            self._find_border()
+
+    def _find_border(self) -> None:
+        """Takes labels 0 and 1 for what the model's one output shows that they are."""
+        outputs = self.target.num_outputs
+        if self.inputs is None or self.labels is None or kind_of(self.labels, outputs) != "binary":
+            return
+        found, signs = self.outputs(self.inputs), 2 * self.labels - 1
+        logit = error_of(found, signs) < error_of(found, self.labels)
+        object.__setattr__(self, "border", 0.0 if logit else 0.5)
+        for name in ("labels", "held_out_labels") if logit else ():
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, 2 * values - 1)
 
     def _check_labels(self, rows: str, name: str) -> None:
         labels = torch.as_tensor(getattr(self, name)).detach().cpu()

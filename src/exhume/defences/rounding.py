@@ -10,6 +10,7 @@ import torch
 
 from exhume.defences.altering import trained_head, with_weights
 from exhume.defences.base import Defence, Setting, percent
+from exhume.defences.refit import without_alphabet
 from exhume.defences.release import Release
 from exhume.errors import unknown_name
 
@@ -67,4 +68,4 @@ class Rounding(Defence):
         before = release.target
         after = with_weights(before, _ROUNDINGS[setting.name][0])
         moved = float((trained_head(after) - trained_head(before)).norm() / before.displacement.norm())
-        return replace(release, target=after), f"changes the head's displacement by {percent(moved)}"
+        return replace(release, target=without_alphabet(after)), f"changes the head's displacement by {percent(moved)}"

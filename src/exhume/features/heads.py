@@ -72,14 +72,19 @@ def find_head(module: nn.Module, name: str | None, inputs: torch.Tensor) -> Head
     return heads[chosen]
 
 
-def check_ready(module: nn.Module, inputs: torch.Tensor) -> None:
-    """Refuses a module in training mode, with NaN weights, with a random forward pass or one that mixes samples."""
+def refuse_training_mode(module: nn.Module) -> None:
+    """Refuses a module with a layer in training mode, before a pass through it moves its statistics."""
     training = [name or "the module itself" for name, layer in module.named_modules() if layer.training]
     if training:
         raise InputError(
             f"{type(module).__name__} is in training mode ({training[0]}"
             f"{f' and {len(training) - 1} more' if len(training) > 1 else ''}); call .eval() on it first"
         )
+
+
+def check_ready(module: nn.Module, inputs: torch.Tensor) -> None:
+    """Refuses a module in training mode, with NaN weights, with a random forward pass or one that mixes samples."""
+    refuse_training_mode(module)
     for name, tensor in module.state_dict().items():
         bad = int((~torch.isfinite(tensor)).sum()) if tensor.is_floating_point() else 0
         if bad:

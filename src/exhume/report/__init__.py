@@ -1,7 +1,7 @@
 """Reports: one page of HTML that works offline, from a run, a comparison, a sweep or an audit."""
 
 from exhume.report.build import of_subject
-from exhume.report.content import Chart, Fact, Field, Level, Remedy, Report, Sample, Table, Verdict
+from exhume.report.content import Chart, Fact, Field, Level, Link, Remedy, Report, Sample, Table, Verdict
 from exhume.report.from_comparison import of_comparison
 from exhume.report.from_run import of_run
 from exhume.report.from_sweep import of_sweep
@@ -13,6 +13,7 @@ __all__ = [
     "Fact",
     "Field",
     "Level",
+    "Link",
     "Remedy",
     "Report",
     "Sample",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from exhume.defences import Outcome
-from exhume.report import assumptions, model_card, remedies, samples
+from exhume.report import assumptions, findings, model_card, remedies, samples
 from exhume.report.charts import convergence_chart, error_bars_chart, law_chart
 from exhume.report.charts_of_many import defences_chart
 from exhume.report.content import Chart, Fact, Report, Table
@@ -25,7 +25,7 @@ def of_subject(subject: Subject) -> Report:
     >>> from exhume.report import Subject, of_subject
     >>> subject = Subject("a probe", None, law.forecast(100, 30, 20), (30,), reason="too few equations")
     >>> of_subject(subject).verdict.headline
-    'The training samples cannot be determined from these weights alone.'
+    'The training samples cannot be determined from the weights of the head alone.'
     """
     gallery, verdict, result = samples.of(subject), verdict_of(subject), subject.result
     provenance = _provenance(subject)
@@ -50,10 +50,15 @@ def of_subject(subject: Subject) -> Report:
         defence_tables=(defence_table(subject.defences),) if subject.defences else (),
         remedies=remedies.of(subject),
         notes=(*subject.notes, *(() if result is None else result.notes)),
-        model_card=model_card.of(subject, verdict, provenance),
+        model_card=model_card.of(subject, verdict, provenance) if _was_judged(subject) else "",
         provenance=provenance,
         redacted=subject.redacted,
     )
+
+
+def _was_judged(subject: Subject) -> bool:
+    """Whether there is anything to tell the world: an attack ran, or the law rules it out."""
+    return subject.result is not None or findings.of(subject).enough_equations is False
 
 
 def defence_table(outcomes: Sequence[Outcome]) -> Table:
@@ -100,7 +105,7 @@ def _facts(subject: Subject) -> tuple[Fact, ...]:
         facts.append(Fact("Recovered", count, f"error against the truth below {RECOVERED_BELOW:g}{sign}"))
         error = score.error if result.signs_determined else score.error_up_to_sign
         facts.append(
-            Fact("Mean error", f"{error:.2g}", f"against the truth; random guesses {score.baseline_random:.2g}")
+            Fact("Mean error", f"{error:.2g}", f"against the truth; random vectors have {score.baseline_random:.2g}")
         )
     if forecast is not None:
         facts.append(Fact("Weights of the head", f"{forecast.num_parameters:,}", "parameters that the law counts"))
@@ -116,15 +121,19 @@ def _attack_facts(subject: Subject) -> list[Fact]:
     certificate = result.certificate
     facts = [
         Fact("Certificate", certificate.verdict, certificate.reason),
-        Fact("Equations", f"{certificate.equations:,}", f"for {certificate.unknowns:,} unknowns"),
+        Fact(
+            "Equations",
+            f"{certificate.equations:,}",
+            f"for {certificate.unknowns:,} unknowns: {certificate.equations / max(certificate.unknowns, 1):.3g} each",
+        ),
         Fact("Relative residual", f"{certificate.residual:.1e}", f"rounding alone: {certificate.floor:.1e}"),
     ]
     if certificate.predicted_error is not None:
         worst = f"worst sample {max(certificate.predicted_errors):.1e}"
         facts.append(Fact("Expected error", f"{certificate.predicted_error:.1e}", worst))
-    facts.append(Fact("Attack", result.method, result.stop.sentence))
+    facts.append(Fact("Method", result.method, result.stop.sentence))
     facts.append(
-        Fact("Cost", f"{result.passes:,.0f} feature passes", f"{result.seconds:.1f} s, {result.steps:,} steps")
+        Fact("Cost", f"{result.passes:,.0f}", f"feature passes; {result.seconds:.1f} s, {result.steps:,} steps")
     )
     return facts
 

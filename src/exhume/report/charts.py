@@ -140,9 +140,11 @@ def error_bars_chart(result: Reconstruction, score: Score | None = None) -> Char
         description = "The error that the certificate expects of each sample, sorted, on a log axis."
         caption = "Error bars are computed without the training data."
         if measured:
+            within = sum(error <= bars[row] for row, error in measured.items())
             covered = sum(error <= _HONEST * bars[row] for row, error in measured.items())
             caption += (
-                f" Of {len(measured):,} measured errors {covered:,} are at most {_HONEST} times as large as expected."
+                f" Of {len(measured):,} measured errors {within:,} are at most as large as expected, "
+                f"{covered:,} at most {_HONEST} times."
             )
         return chart(
             drawing,

@@ -61,9 +61,15 @@ class Chart:
     caption: str = ""
 
 
+class Link(str):
+    """A text that leads to another page: the path of a file in the same folder or below it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table that can be sorted and downloaded; cells are None, bool, numbers or texts."""
+    """A table that can be sorted and downloaded; cells are None, bool, numbers, texts or links."""
 
     title: str
     columns: tuple[str, ...]

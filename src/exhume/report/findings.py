@@ -15,6 +15,8 @@ from exhume.reconstruction import Reconstruction
 from exhume.report.subject import Subject
 from exhume.scoring import RECOVERED_BELOW, Match, Score
 
+# An error below which a picture can be recognised, and the share of what chance gets that it must stay below.
+RECOGNISABLE_BELOW, _CHANCE_SHARE = 0.5, 0.6
 CERTAIN, LIKELY, NOT_TRUSTED = "certain", "likely", "not trusted"
 
 
@@ -31,6 +33,8 @@ class Findings:
         mistaken: rows that it vouches for and the truth does not confirm.
         unexpected: samples that came back though it does not vouch for their rows.
         enough_equations: whether there are more equations than unknowns; None if neither certificate nor law tells.
+        recognisable: samples that came back with an error below RECOGNISABLE_BELOW, far below chance.
+        closest: the smallest error of a sample; None without the truth.
         up_to_sign: whether samples are compared up to sign, because the attack does not claim their signs.
     """
 
@@ -43,6 +47,8 @@ class Findings:
     unexpected: int
     enough_equations: bool | None
     up_to_sign: bool
+    recognisable: int = 0
+    closest: float | None = None
 
     @property
     def confirmed(self) -> int:
@@ -61,6 +67,7 @@ def of(subject: Subject) -> Findings:
     signed = result.signs_determined
     if score is None:
         return Findings(len(result.samples), len(trusted), False, 0, 0, 0, 0, enough, not signed)
+    errors = [claimed_error(match, result) for match in score.matches]
     good = {match.row for match in score.matches if claimed_error(match, result) < RECOVERED_BELOW}
     return Findings(
         rows=len(result.samples),
@@ -72,7 +79,15 @@ def of(subject: Subject) -> Findings:
         unexpected=len(good - trusted),
         enough_equations=enough,
         up_to_sign=not signed,
+        recognisable=sum(error < _recognisable_below(score) for error in errors),
+        closest=min(errors, default=None),
     )
+
+
+def _recognisable_below(score: Score) -> float:
+    """The error below which a sample resembles its match far more than chance does."""
+    chance = min(score.baseline_random, score.baseline_non_members or score.baseline_random)
+    return min(RECOGNISABLE_BELOW, _CHANCE_SHARE * chance)
 
 
 def certainties(result: Reconstruction) -> Sequence[str]:

@@ -132,6 +132,10 @@ def _threshold(name: str, line: Line) -> str:
     if not least:
         best = max(fmean(map(_share, outcomes)) for outcomes in line.values())
         return f"{name}: at no size did every sample come back; at best {best:.0%} did."
+    if not broken:
+        return (
+            f"{name}: every sample came back at every size that was tried, p/dn = {min(least):.3g} to {max(least):.3g}."
+        )
     return f"{name}: every sample came back from p/dn = {min(least):.3g} on."
 
 

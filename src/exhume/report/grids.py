@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from exhume.errors import InputError
-from exhume.report.content import Report, Sample, Table
+from exhume.report.content import Link, Report, Sample, Table
 
 NOTHING = "\N{EN DASH}"
 _LARGEST_PLAIN = 1e6  # a float from here on is shown with an exponent
 _SMALLEST_PLAIN = 1e-3  # and below here
 # What a spreadsheet takes for the start of a formula; tab and return are stripped before it looks.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# A path that stays below the page: names of plain letters, none of dots alone.
+_BELOW = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*")
 # Columns of the samples' table: a heading, and what of a sample stands below it.
 _SAMPLE_COLUMNS = (
     ("Sample", "row"),
@@ -41,6 +43,7 @@ class Cell:
     number: float | None = None
     missing: bool = False
     beneath: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ def cell(value: Any) -> Cell:
     if isinstance(value, bool):
         return Cell("yes" if value else "no", float(value))
     if isinstance(value, str):
-        return Cell(value)
+        leads = isinstance(value, Link) and _BELOW.fullmatch(value) is not None
+        return Cell(str(value), link=str(value) if leads else "")
     if isinstance(value, numbers.Real):
         number = float(value)
         return Cell(_words(value), number) if math.isfinite(number) else Cell(NOTHING, missing=True)

@@ -45,10 +45,17 @@ def class_in_words(index: int, names: Sequence[str]) -> str:
 def _are_classes(subject: Subject, values: torch.Tensor) -> bool:
     """Whether rows of several outputs stand for classes: known, named, or each near a one-hot vector."""
     known = subject.result is not None and subject.result.knowledge.label_alphabet == "one-hot"
-    if known or len(subject.class_names) == values.shape[1]:
+    if known or len(subject.class_names) == values.shape[1] or _one_hot(subject.true_labels):
         return True
     nearest = torch.nn.functional.one_hot(values.argmax(1), values.shape[1])
     return bool(((values - nearest).abs() < _NEAR).all())
+
+
+def _one_hot(labels: torch.Tensor | None) -> bool:
+    """Whether the true labels are classes."""
+    if labels is None or labels.ndim != 2:
+        return False
+    return bool(((labels == 0) | (labels == 1)).all()) and bool((labels.sum(1) == 1).all())
 
 
 def _know_signs(subject: Subject) -> bool:

@@ -37,6 +37,8 @@ def of(subject: Subject) -> Gallery:
     rows, borrowed = _as_shown(subject, result)
     drawn, drawn_truth, drawing_note = _drawn(subject, result, rows)
     notes = [*_borrowed_words(result, borrowed, subject.score is not None), drawing_note]
+    if subject.table is not None and not subject.redacted:
+        notes.append("Original units follow from how the columns were standardised, which an attacker must know too.")
     if not bool(torch.isfinite(result.samples).all()):
         notes.append("The attack diverged: where it left no numbers, zeros are shown.")
     if subject.redacted:

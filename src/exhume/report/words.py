@@ -50,7 +50,9 @@ def _leak(subject: Subject, found: Findings) -> Verdict:
     assert result is not None
     total = found.sought if found.scored else found.rows
     count = min(found.recovered if found.scored else found.confirmed, total)
-    what = "training samples" if not result.knowledge.known_samples else "unknown training samples"
+    what = "unknown training samples" if result.knowledge.known_samples else "training samples"
+    if not found.scored:
+        what = "samples that were looked for"
     most = 2 * count >= total
     opening = "This model gives away its training data" if most else "This model gives away some of its training data"
     short = samples_in_words(count, total, what)
@@ -66,7 +68,7 @@ def _leak(subject: Subject, found: Findings) -> Verdict:
     elif certificate.verdict == APPROXIMATE:
         sentences.append(
             f"The attack vouches, without seeing the data, for {samples_in_words(found.vouched, found.rows, 'samples')}"
-            f" it returned; their expected errors are at most {percent(largest)} of a sample."
+            f" it returned; their expected errors are up to about {percent(largest)} of a sample."
         )
     sentences += _truth(subject, found)
     sentences += _open_ends(subject)
@@ -107,7 +109,9 @@ def _nothing(subject: Subject, found: Findings) -> Verdict:
     assert result is not None
     if not found.enough_equations:
         return _out_of_reach(subject, _counted(found))
-    sentences = [_NO_PROOF, result.certificate.reason]
+    if found.recognisable:
+        return _recognisable(subject, found)
+    sentences = [_NO_PROOF, *_doubts(subject), result.certificate.reason]
     if result.stop.sentence != result.certificate.reason:
         sentences.append(result.stop.sentence)
     if subject.forecast is not None:
@@ -117,13 +121,47 @@ def _nothing(subject: Subject, found: Findings) -> Verdict:
     return Verdict(Level.NOT_SHOWN, headline, (*sentences, *_counted(found)))
 
 
-def _out_of_reach(subject: Subject, more: list[str]) -> Verdict:
-    headline = "The training samples cannot be determined from these weights alone."
+def _recognisable(subject: Subject, found: Findings) -> Verdict:
+    result = subject.result
+    assert result is not None
+    assert found.closest is not None
+    count = samples_in_words(found.recognisable, found.sought)
     sentences = [
-        "The weights hold fewer numbers than it takes to tell one training set from another, so many different sets "
-        "explain them equally well.",
-        "Labels may still leak. An attacker who knows more, such as some of the samples, or who reads more layers than "
-        "this attack did, can change this.",
+        f"The closest has an error of {percent(found.closest)}; {count} came back far closer than chance would bring "
+        "them, which can be enough to recognise somebody or something. Look at what came back before you publish.",
+        f"The attack does not vouch for them. {result.certificate.reason}",
+        *_doubts(subject),
+        *_counted(found),
+    ]
+    headline = (
+        f"Training samples may be recognised in what came back, though none is within {percent(RECOVERED_BELOW)}."
+    )
+    return Verdict(Level.PARTIAL, headline, tuple(sentences))
+
+
+def _doubts(subject: Subject) -> list[str]:
+    """Assumptions of the attack that may not hold of this model."""
+    result = subject.result
+    assert result is not None
+    doubts = [
+        "The attack assumes gradient descent with one step size for all weights of the head: with Adam and the like it "
+        "fails, whatever the budget."
+    ]
+    if result.knowledge.initial_head == "unknown":
+        doubts.append(
+            "The head's weights before training were not given, so that what is left of them is noise: an attacker who "
+            "has them gets much further."
+        )
+    return doubts
+
+
+def _out_of_reach(subject: Subject, more: list[str]) -> Verdict:
+    headline = "The training samples cannot be determined from the weights of the head alone."
+    sentences = [
+        "The layer that was examined holds fewer numbers than it takes to tell one training set from another, so many "
+        "different sets explain it equally well.",
+        "Other layers that were trained on the data were not counted; an attack that reads them, or an attacker who "
+        "knows more, such as some of the samples, may get further. Labels may still leak.",
     ]
     if subject.result is not None:
         certificate = subject.result.certificate
