@@ -36,6 +36,7 @@ _ROUNDS = 4
 _SETTLED = 1e-3  # relative change of the loss below which two tries found the same minimum
 _FIRST_TRY = Patience(steps=15, tolerance=1e-5, window=5)
 _FREED = Patience(steps=40, tolerance=1e-5, window=5)
+_NORMS = (0.2, 4.0)  # shares of the radius that free norms stay between
 
 
 @dataclass
@@ -125,8 +126,9 @@ class Search:
             is how many unknowns there are; otherwise such a minimum must be reached from two starts.
         spectral: whether second moments know the samples (not for odd activations).
         radius: norm of the samples, or where to begin to look for it.
-        free_norms: whether the norms are unknown too. The search stays on the sphere of that radius all the same
-            (free norms make more bad minima); every try to finish then frees them.
+        free_norms: whether the norms are unknown too. A start stays on the sphere of that radius all the same (free
+            norms make more bad minima), and every try to finish frees them; once that has failed, every other start
+            goes on with free norms.
         max_starts, steps_per_start: how long to look.
         keep_going: asked before every stochastic step.
         within_budget: asked after every full step; False ends the search as soon as possible.
@@ -205,8 +207,10 @@ class Search:
         part = self.span.subset(self._draw(state.generator))
         point = part.at(state.rows)
         inner = Inner(self._inner.max_steps, min(self._inner.tolerance, 0.1)) if state.tight else self._inner
-        step, _ = gauss_newton_step(part, point, state.damping, inner, self.radius)
-        state.rows = move(part, point, step, self.radius)
+        radius = None if self._freed(state) else self.radius
+        step, _ = gauss_newton_step(part, point, state.damping, inner, radius)
+        rows = move(part, point, step, radius)
+        state.rows = self._bounded(rows) if radius is None else rows
         state.step += 1
         state.residual = math.sqrt(point.loss)
         state.recent.append(state.residual)
@@ -223,15 +227,32 @@ class Search:
 
     def _try_to_finish(self, state: SearchState) -> Point:
         """Full Levenberg-Marquardt and rounds from here; the state goes on from what they reach."""
-        point = self.rounds(self._solve(state.rows, _FIRST_TRY), state.generator)
+        free = self._freed(state)
+        point = self.rounds(self._solve(state.rows, _FIRST_TRY, free=free), state.generator, free=free)
         state.rows, state.wait, state.tight = point.rows, state.step + _WAIT, True
         if self._free_norms and math.sqrt(point.loss) >= FOUND:
             point = self._solve(point.rows, _FREED, free=True)
+            if self._freed(state):
+                state.rows = self._bounded(point.rows)
         if state.best is None or point.loss < state.best[0]:
             state.best = (point.loss, point.rows)
         return point
 
-    def rounds(self, point: Point, generator: torch.Generator, tries: int = _ROUNDS) -> Point:
+    def _freed(self, state: SearchState) -> bool:
+        """Whether this start goes on with free norms: those that are odd do, once a try on the sphere has failed.
+
+        Samples whose norms differ widely are found so; others are found on the sphere, by the even starts.
+        """
+        return self._free_norms and state.tight and state.start % 2 == 1
+
+    def _bounded(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows whose norms stay within reach of the radius: on a few coordinates they may run away."""
+        samples = rows[: self.count]
+        norms = samples.norm(dim=1, keepdim=True)
+        low, high = (bound * self.radius for bound in _NORMS)
+        return torch.cat([samples * (norms.clamp(low, high) / norms), rows[self.count :]])
+
+    def rounds(self, point: Point, generator: torch.Generator, tries: int = _ROUNDS, *, free: bool = False) -> Point:
         """Adds rows from the residual's spectrum, solves, drops to `count`, solves; while it helps."""
         extra = max(3, self.count // 8)
         for _ in range(tries):
@@ -240,8 +261,8 @@ class Search:
             more = onto_sphere(spectral_rows(self._features, point.residual, extra, generator), self.radius)
             rows = torch.cat([point.samples, more, point.rows[point.num_samples :]])
             patience = Patience(12, min(3e-4, 0.03 * math.sqrt(point.loss)), window=5)
-            wider = self._solve(rows, patience)
-            again = self._solve(drop_rows(wider, self.count), _FIRST_TRY)
+            wider = self._solve(rows, patience, free=free)
+            again = self._solve(drop_rows(wider, self.count), _FIRST_TRY, free=free)
             if not again.loss < 0.9 * point.loss:
                 break
             point = again
