@@ -175,9 +175,7 @@ class Audit:
             "unmeasured": [str(each) for each in self.unmeasured],
             "forecast": self.forecast.to_json() if self.forecast else None,
             "method": self.result.method if self.result else None,
-            "attempts": [
-                {"method": each.method, "reason": each.reason or None, **_brief(each)} for each in self.attempts
-            ],
+            "attempts": [_brief(each) for each in self.attempts],
             "score": self.score.to_json() if self.score else None,
             "defences": [each.to_json() for each in self.defences],
             "notes": list(self.notes),
