@@ -114,7 +114,7 @@ def certify(
         drift_errors: for every sample the error that drift may have left in it.
     """
     fixed = 0 if span.fixed is None else int(span.fixed.shape[0])
-    equations = span.displacement.numel() - fixed * span.num_outputs
+    equations = span.num_equations - fixed * span.num_outputs
     residual, floor = math.sqrt(point.loss), max(precision, _SOLVER_PRECISION) * cancellation(span, point)
     if equations <= unknowns:
         reason = "Fewer equations than unknowns: many different data sets explain these weights."
@@ -158,7 +158,7 @@ def equations_seen(span: Span, point: Point, seed: int) -> int:
     """
     generator = torch.Generator().manual_seed(seed)
     directions = torch.randn(point.samples.shape, generator=generator).to(point.samples)
-    seen = int((point.at.jvp(directions) != 0).any(0).sum())
+    seen = int(span.coordinates.sum((point.at.jvp(directions) != 0).any(0).sum()))
     fixed = 0 if span.fixed is None else int(span.fixed.shape[0])
     unseen = span.features.num_features - seen
     return span.num_outputs * (seen - max(0, fixed - unseen))
@@ -182,8 +182,8 @@ def mixing_errors(point: Point) -> tuple[float, ...]:
 
 def cancellation(span: Span, point: Point) -> float:
     """How much larger the terms a_i phi(x_i), or Theta, are than what is to be explained: rounding grows by this."""
-    terms = point.coefficients.square().sum(1) * point.features.square().sum(1)  # (n,)
-    whole = float(span.displacement.square().sum(dtype=torch.float64))
+    terms = point.coefficients.square().sum(1) * span.coordinates.sum(point.features.square().sum(1))  # (n,)
+    whole = span.squared_size(span.displacement)
     return max(1.0, math.sqrt(max(float(terms.sum(dtype=torch.float64)), whole) / span.squared_norm))
 
 

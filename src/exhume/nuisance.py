@@ -13,6 +13,7 @@ from typing import cast
 import torch
 
 from exhume.features import FeatureMap, RowFeatureMap
+from exhume.sharding import coordinates_of
 
 # A ridge beyond this many times the mean diagonal helps no Gram matrix.
 _MOST_RIDGE = 1e4
@@ -45,10 +46,11 @@ class NuisanceBasis:
     def __init__(self, features: FeatureMap, linear: bool, constant: bool, fixed: torch.Tensor | None = None) -> None:
         # Not asserted: the search makes a basis at every step, and asking a protocol takes as long as a small pass.
         self._rows = cast(RowFeatureMap, features) if linear else None
-        shape = (int(constant), features.num_features)
+        self._coordinates = coordinates_of(features)
+        shape = (int(constant), self._coordinates.width(features.num_features))
         ones = torch.ones(shape, dtype=features.dtype, device=features.device)
         self._given = ones if fixed is None else torch.cat([ones, fixed.to(ones)])  # (c + m, p)
-        corner = (self._given @ self._given.T).double()
+        corner = self._coordinates.sum((self._given @ self._given.T).double())
         if self._rows is not None:
             moment = self._rows.second_moment().double()  # (d, d)
             # A breath of ridge: with fewer features than inputs V^T V has no inverse.
@@ -60,7 +62,7 @@ class NuisanceBasis:
     def moments(self, rows: torch.Tensor) -> torch.Tensor:
         """rows N^T: (m, p) -> (m, q)."""
         parts = [self._rows.pull_back(rows)] if self._rows is not None else []
-        return torch.cat([*parts, rows @ self._given.T], 1)
+        return torch.cat([*parts, self._coordinates.sum(rows @ self._given.T)], 1)
 
     def combine(self, weights: torch.Tensor) -> torch.Tensor:
         """weights N: (m, q) -> (m, p)."""

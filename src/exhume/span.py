@@ -15,6 +15,7 @@ import torch
 
 from exhume.features import FeatureMap, Linearisation, RowFeatureMap
 from exhume.nuisance import Nuisance, NuisanceBasis, cholesky
+from exhume.sharding import coordinates_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Point:
         nuisance_of_features: coefficients (n, q) of the nuisance part of Phi; None without one.
         coefficients: A (n, k).
         nuisance: coefficients (k, q) of the nuisance part of Theta; None without one.
-        residual: P Theta (k, p).
+        residual: P Theta (k, p); where processes share the coordinates, the columns of this one.
         loss: ||P Theta||^2 over the squared norm that the Span measures by.
     """
 
@@ -57,6 +58,9 @@ class Point:
 class Span:
     """The equation for a feature map and a displacement, for one or several outputs.
 
+    Where several processes share the coordinates out, tensors of p columns hold those of this one, and all that is
+    summed over coordinates is summed over the processes.
+
     Args:
         features: phi.
         displacement: Theta (k, p).
@@ -78,7 +82,7 @@ class Span:
         inactive_slope: float = 0.0,
         fixed: torch.Tensor | None = None,
     ) -> None:
-        self.features, self.fixed = features, fixed
+        self.features, self.fixed, self.coordinates = features, fixed, coordinates_of(features)
         self.displacement = displacement.to(features.dtype)
         self.nuisance = nuisance or Nuisance()
         self.ridge = ridge
@@ -95,6 +99,11 @@ class Span:
         return int(self.displacement.shape[0])
 
     @property
+    def num_equations(self) -> int:
+        """k p."""
+        return self.num_outputs * self.features.num_features
+
+    @property
     def num_linear(self) -> int:
         """Rows of W among the unknowns: k if the linear part is solved for jointly, else 0."""
         return self.num_outputs if self.nuisance.linear and self.nuisance.joint else 0
@@ -103,14 +112,15 @@ class Span:
         """The same equation on some of the coordinates; losses keep their scale."""
         features = self.features.subset(rows)
         share = features.num_features / self.features.num_features
+        columns = self.coordinates.local(rows)
         return Span(
             features,
-            self.displacement[:, rows],
+            self.displacement[:, columns],
             self.nuisance,
             ridge=self.ridge,
             squared_norm=self.squared_norm * share,
             inactive_slope=self._inactive_slope,
-            fixed=None if self.fixed is None else self.fixed[:, rows],
+            fixed=None if self.fixed is None else self.fixed[:, columns],
         )
 
     def first_linear(self) -> torch.Tensor:
@@ -130,10 +140,11 @@ class Span:
 
     def at(self, rows: torch.Tensor) -> Point:
         """Solves min over A and the nuisance of ||Theta - A^T Phi(X) - nuisance||^2 at the rows. One pass."""
+        rows = self.coordinates.lead(rows)
         count = rows.shape[0] - self.num_linear
         at = self.features.linearise(rows, self._inactive_slope, self.num_linear)
         features = at.features[:count]
-        gram = (features @ features.T).double()  # (n, n)
+        gram = self.coordinates.sum((features @ features.T).double())  # (n, n)
         of_features = None
         if self.basis is not None:
             moments = self.basis.moments(features)  # (n, q)
@@ -145,7 +156,7 @@ class Span:
         # Once more: the normal equations lose half the digits, a second sweep gives them back.
         residual, more, nuisance_more = self._project(features, of_features, factor, residual)
         coefficients = (coefficients + more).T
-        loss = float(residual.square().sum(dtype=torch.float64)) / self.squared_norm
+        loss = self.squared_size(residual) / self.squared_norm
         if nuisance is not None and nuisance_more is not None:
             nuisance = nuisance + nuisance_more
         return Point(rows, count, at, factor, of_features, coefficients, nuisance, residual, loss)
@@ -180,6 +191,10 @@ class Span:
         """P rows, (m, p): what the features at the point do not span."""
         return self._project(point.features, point.nuisance_of_features, point.gram_factor, rows)[0]
 
+    def squared_size(self, rows: torch.Tensor) -> float:
+        """||rows||^2 over all coordinates, of rows (m, p)."""
+        return float(self.coordinates.sum(rows.square().sum(dtype=torch.float64)))
+
     def mean_normal(self, point: Point) -> torch.Tensor:
         """What the Gauss-Newton matrix concentrates on: H with J^T P J ~ H (x) I, (n, n) float64.
 
@@ -194,13 +209,13 @@ class Span:
         return (weights @ weights.T) * kernel
 
     def _reference(self) -> float:
-        return float(self.without_nuisance().square().sum(dtype=torch.float64))
+        return self.squared_size(self.without_nuisance())
 
     def _project(
         self, features: torch.Tensor, of_features: torch.Tensor | None, factor: torch.Tensor, rows: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """P rows, and the coefficients (m, n) and (m, q) of what was taken away."""
-        moments = rows @ features.T
+        moments = self.coordinates.sum(rows @ features.T)
         if self.basis is None or of_features is None:
             weights = torch.cholesky_solve(moments.double().T, factor).T.to(rows.dtype)
             return torch.addmm(rows, weights, features, alpha=-1), weights, None

@@ -17,9 +17,11 @@ from exhume.displacement import HeadMove, Initial, InitialBias, move_of
 from exhume.errors import FileError, InputError, brief
 from exhume.features import FeatureMap, ModuleFeatureMap
 from exhume.features.heads import refuse_training_mode
+from exhume.features.sharded import sharded
 from exhume.features.stored import build_features, fastest
 from exhume.knowledge import Knowledge
 from exhume.model import Model, trained_names
+from exhume.sharding import Processes, coordinates_of
 
 _DESCRIPTION = "victim.json"
 _WEIGHTS = "victim.safetensors"
@@ -40,6 +42,7 @@ class Target:
             `features` is the map onto them.
         trained_head: (k, p) as trained, which makes the outputs; None if it started at zero and is the displacement.
         model: the whole network, for attacks that read more than its head; None if there is only a feature map.
+        whole: where this is one process's part of a target, the fingerprint of the whole.
         features: the map that is attacked: `feature_map`, or its surviving part.
 
     Examples:
@@ -59,6 +62,7 @@ class Target:
     surviving: torch.Tensor | None = None
     trained_head: torch.Tensor | None = None
     model: Model | None = None
+    whole: str | None = None
     features: FeatureMap = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,13 +71,14 @@ class Target:
             features = features.subset(_checked_indices(self.surviving, features.num_features))
         object.__setattr__(self, "features", features)
         displacement = torch.atleast_2d(torch.as_tensor(self.displacement).detach())
-        width = features.num_features
+        width = coordinates_of(features).width(features.num_features)
         if displacement.ndim != 2 or displacement.shape[1] != width:
             raise InputError(
                 f"displacement of shape {tuple(self.displacement.shape)} does not fit {width} features; "
                 f"expected (outputs, {width})"
             )
-        _check_weights(displacement)
+        if self.whole is None:  # a part of the weights may well be zero
+            _check_weights(displacement)
         shape = tuple(self.input_shape) or (features.input_dim,)
         if math.prod(shape) != features.input_dim or min(shape) < 1:
             raise InputError(
@@ -162,6 +167,8 @@ class Target:
     @property
     def fingerprint(self) -> str:
         """A hash of the weights and the features: results of another target do not belong to this one."""
+        if self.whole is not None:
+            return self.whole
         digest = hashlib.sha256(self.feature_map.identity().encode())
         digest.update(self.displacement.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         if self.surviving is not None:
@@ -176,12 +183,12 @@ class Target:
     @property
     def num_parameters(self) -> int:
         """k p: the equations the attacker holds."""
-        return self.displacement.numel()
+        return self.num_outputs * self.features.num_features
 
     def outputs(self, features: torch.Tensor) -> torch.Tensor:
         """The trained model's outputs (m, k) for features (m, p)."""
         head = self.displacement if self.trained_head is None else self.trained_head
-        return features @ head.to(features).T
+        return coordinates_of(self.features).sum(features @ head.to(features).T)
 
     def assuming(self, **known: Any) -> Target:
         """The same target with other knowledge."""
@@ -199,8 +206,29 @@ class Target:
         if knowledge.initial_head != self.knowledge.initial_head and self.trained_head is not None:
             if knowledge.initial_head == "known":
                 raise InputError("initial_head cannot be known: this target holds the trained head alone")
+            if self.whole is not None:
+                raise InputError("what is known of the head must be said of the whole target, before it is shared out")
             displacement = self.trained_head
         return replace(self, knowledge=knowledge, displacement=displacement)
+
+    def sharded(self, processes: Processes) -> Target:
+        """This process's part of the target, for an attack that several make together (`exhume.sharding.initialise`).
+
+        It holds about p/R rows of V and columns of the weights, and no network. The attack is called in all processes
+        alike, and returns the same result in each.
+        """
+        if processes.ranks == 1:
+            return self
+        features = sharded(self.features, processes)
+        here = features.coordinates.held
+        return Target(
+            features,
+            self.displacement[:, here],
+            self.knowledge,
+            self.input_shape,
+            trained_head=None if self.trained_head is None else self.trained_head[:, here],
+            whole=self.fingerprint,
+        )
 
     @property
     def _holds_initial_body(self) -> bool:

@@ -11,6 +11,7 @@ import torch
 from exhume.activations import Activation
 from exhume.errors import InputError
 from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
+from exhume.sharding import coordinates_of
 
 
 @dataclass
@@ -42,7 +43,7 @@ class CountedFeatures:
 
     def __init__(self, feature_map: FeatureMap, ledger: Ledger, cost: float = 1.0) -> None:
         self._map = feature_map
-        self.ledger, self._cost = ledger, cost
+        self.ledger, self._cost, self.coordinates = ledger, cost, coordinates_of(feature_map)
         self.num_features, self.input_dim = feature_map.num_features, feature_map.input_dim
         self.dtype, self.device, self.symmetry = feature_map.dtype, feature_map.device, feature_map.symmetry
 

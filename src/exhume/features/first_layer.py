@@ -15,6 +15,7 @@ from exhume.features.gaussian import DenseMatrix, RowMatrix
 from exhume.features.heads import input_of, run
 from exhume.features.random import RandomFeatureMap
 from exhume.features.symmetry import Symmetry
+from exhume.sharding import WHOLE, Coordinates
 
 # How well act(W x + b) must match the body's own features, relative to them.
 _SAME = 1e-5
@@ -28,7 +29,8 @@ class FirstLayerMap(RandomFeatureMap):
         activation, dtype: as for random features.
         offset: b (p,), or None.
         origin: the whole module's feature map, which knows how to describe and to save itself.
-        input_scale: how much longer the inputs of the layer are than those of this map, where they are coordinates.
+        input_scale: how much longer the inputs of the layer are than those of this map, where those are reduced.
+        coordinates: as for random features.
     """
 
     def __init__(
@@ -40,8 +42,9 @@ class FirstLayerMap(RandomFeatureMap):
         offset: torch.Tensor | None = None,
         origin: Any = None,
         input_scale: float = 1.0,
+        coordinates: Coordinates = WHOLE,
     ) -> None:
-        super().__init__(matrix, activation, dtype)
+        super().__init__(matrix, activation, dtype, coordinates=coordinates)
         self._offset, self._origin, self._input_scale = offset, origin, input_scale
         if offset is not None:
             self.symmetry = Symmetry()
@@ -94,8 +97,8 @@ class FirstLayerMap(RandomFeatureMap):
         activation: str | Activation | None = None,
         dtype: torch.dtype | None = None,
     ) -> Self:
-        matrix = self.matrix if rows is None else self.matrix.subset(rows)
-        offset = self._offset if rows is None or self._offset is None else self._offset[rows]
+        matrix, here, coordinates = self._restricted(rows)
+        offset = None if self._offset is None else self._offset[here]
         return type(self)(
             matrix,
             activation or self.activation,
@@ -103,6 +106,7 @@ class FirstLayerMap(RandomFeatureMap):
             offset=offset,
             origin=self._origin,
             input_scale=self._input_scale,
+            coordinates=coordinates,
         )
 
     def _shifted(self, linear: torch.Tensor, rows: slice) -> torch.Tensor:

@@ -56,6 +56,13 @@ class GaussianMatrix:
 
     Row block b is drawn on the CPU in float32 by its own generator, seeded from (seed, b); a wider matrix begins with
     the rows of a narrower one. Float64 users see the same float32 numbers, cast.
+
+    Args:
+        num_rows, num_columns: p and d.
+        seed: of V.
+        memory_budget: V is kept if it fits.
+        device: where its rows are handed out.
+        blocks: (first, step): the matrix of every so many blocks one, from the first; by default of all of them.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class GaussianMatrix:
         *,
         memory_budget: int | float | str = "4GB",
         device: torch.device | str = "cpu",
+        blocks: tuple[int, int] = (0, 1),
     ) -> None:
         if num_rows < 1 or num_columns < 1:
             raise InputError(f"a Gaussian matrix needs positive sizes, got {num_rows} x {num_columns}")
@@ -73,6 +81,7 @@ class GaussianMatrix:
         self.seed = int(seed)
         self.device = usable(device)
         self.memory_budget = parse_bytes(memory_budget)
+        self._first_block, self._block_step = blocks
         self._kept: torch.Tensor | None = None
 
     @property
@@ -110,8 +119,9 @@ class GaussianMatrix:
         out = torch.empty((stop - start, self.shape[1]), dtype=torch.float32)  # on the CPU, whatever the device
 
         def fill(block: int) -> None:
+            number = self._first_block + block * self._block_step
             generator = torch.Generator().manual_seed(
-                (seed_for(self.seed, "random features") + block * _BLOCK_STRIDE) % 2**32
+                (seed_for(self.seed, "random features") + number * _BLOCK_STRIDE) % 2**32
             )
             first, last = block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS
             drawn = torch.randn((BLOCK_ROWS, self.shape[1]), generator=generator)

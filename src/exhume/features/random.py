@@ -12,6 +12,7 @@ from exhume.activations import Activation
 from exhume.errors import FileError, InputError
 from exhume.features.gaussian import GaussianMatrix, RowMatrix
 from exhume.features.symmetry import Symmetry
+from exhume.sharding import WHOLE, Coordinates
 
 KIND = "random_features"
 # Columns per row from which the transposed product is faster (measured on two CPU cores: 10 x 3072 yes, 30 x 3072 no).
@@ -19,17 +20,32 @@ _WIDE = 150
 
 
 class RandomFeatureMap:
-    """phi(x) = act(V x) for the rows of a matrix V (p, d), usually Gaussian of variance 1/d and given by its seed."""
+    """phi(x) = act(V x) for the rows of a matrix V (p, d), usually Gaussian of variance 1/d and given by its seed.
+
+    Args:
+        matrix: V, or the rows of it that this process holds.
+        activation: act.
+        dtype: to compute in.
+        coordinates: which features these rows are; `num_features` counts all, tensors have columns for those here.
+    """
 
     has_offset = False
 
-    def __init__(self, matrix: RowMatrix, activation: str | Activation, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        matrix: RowMatrix,
+        activation: str | Activation,
+        dtype: torch.dtype = torch.float32,
+        *,
+        coordinates: Coordinates = WHOLE,
+    ) -> None:
         if dtype not in (torch.float32, torch.float64):
             raise InputError(f"random features compute in float32 or float64, not {dtype}")
         self.matrix = matrix
         self.activation = activations.get(activation)
         self.dtype = dtype
-        self.num_features, self.input_dim = matrix.shape
+        self.coordinates = coordinates
+        self.num_features, self.input_dim = coordinates.count(matrix.shape[0]), matrix.shape[1]
         self.device = matrix.device
         self.symmetry = Symmetry.of_activation(self.activation)
 
@@ -72,7 +88,7 @@ class RandomFeatureMap:
         out = torch.zeros((cotangents.shape[0], self.input_dim), dtype=self.dtype, device=self.device)
         for rows, part in self.matrix.chunks(self.dtype):
             out.addmm_(cotangents[:, rows], part)
-        return out
+        return self.coordinates.sum(out)
 
     def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
         """V^T diag(weights) V, (d, d); for dimensions in which such a matrix is small."""
@@ -80,7 +96,7 @@ class RandomFeatureMap:
         for rows, part in self.matrix.chunks(self.dtype):
             left = part if weights is None else part * weights[rows, None]
             moment.addmm_(left.T, part)
-        return moment
+        return self.coordinates.sum(moment)
 
     def with_dtype(self, dtype: torch.dtype) -> Self:
         """The same V, cast chunk by chunk."""
@@ -104,7 +120,7 @@ class RandomFeatureMap:
 
     def to_json(self) -> dict[str, Any]:
         """The map in words: V is its seed."""
-        if not isinstance(self.matrix, GaussianMatrix):
+        if not isinstance(self.matrix, GaussianMatrix) or self.coordinates is not WHOLE:
             raise InputError("only features of a whole seeded matrix can be described in words")
         if self.activation.name not in activations.names() or activations.get(self.activation.name) != self.activation:
             raise InputError(f"activation {self.activation.name!r} must be registered before it can be saved by name")
@@ -137,15 +153,22 @@ class RandomFeatureMap:
         dtype: torch.dtype | None = None,
     ) -> Self:
         """This map with some of its rows, another activation or another precision."""
-        matrix = self.matrix if rows is None else self.matrix.subset(rows)
-        return type(self)(matrix, activation or self.activation, dtype or self.dtype)
+        matrix, _, coordinates = self._restricted(rows)
+        return type(self)(matrix, activation or self.activation, dtype or self.dtype, coordinates=coordinates)
+
+    def _restricted(self, rows: slice | torch.Tensor | None) -> tuple[RowMatrix, slice | torch.Tensor, Coordinates]:
+        """The rows of V for some features, where they stand among those here, and which features they are."""
+        if rows is None:
+            return self.matrix, slice(None), self.coordinates
+        here = self.coordinates.local(rows)
+        return self.matrix.subset(here), here, self.coordinates.subset(rows)
 
     def _shifted(self, linear: torch.Tensor, rows: slice) -> torch.Tensor:
         """V x + b for maps that have a b."""
         return linear
 
     def _empty(self, rows: int) -> torch.Tensor:
-        return torch.empty((rows, self.num_features), dtype=self.dtype, device=self.device)
+        return torch.empty((rows, self.matrix.shape[0]), dtype=self.dtype, device=self.device)
 
     def _checked(self, inputs: torch.Tensor) -> torch.Tensor:
         if inputs.ndim != 2 or inputs.shape[1] != self.input_dim:
@@ -178,7 +201,7 @@ class RandomLinearisation:
         out = torch.zeros((cotangents.shape[0], self._map.input_dim), dtype=self.slopes.dtype, device=self._map.device)
         for rows, part in self._map.matrix.chunks(self.slopes.dtype):
             out.addmm_(self.slopes[:, rows] * cotangents[:, rows], part)
-        return out
+        return self._map.coordinates.sum(out)
 
     def mean_kernel(self, count: int) -> torch.Tensor:
         """(p/d) E[act'(z_i) act'(z_j)] over Gaussian rows of V, in closed form."""

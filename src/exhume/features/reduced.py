@@ -25,15 +25,16 @@ def reduced(feature_map: FeatureMap, basis: torch.Tensor) -> FeatureMap:
     scale = math.sqrt(basis.shape[1] / basis.shape[0])
     if not isinstance(feature_map, RandomFeatureMap):
         return ReducedMap(feature_map, basis, scale)
-    entries = torch.empty((feature_map.num_features, basis.shape[0]), dtype=feature_map.dtype)
+    entries = torch.empty((feature_map.matrix.shape[0], basis.shape[0]), dtype=feature_map.dtype)
     entries = entries.to(feature_map.device)
     columns = scale * basis.to(entries).T
     for rows, part in feature_map.matrix.chunks(feature_map.dtype):
         entries[rows] = part @ columns
     matrix, activation, dtype = DenseMatrix(entries), feature_map.activation, feature_map.dtype
+    here = feature_map.coordinates
     if not isinstance(feature_map, FirstLayerMap):
-        return RandomFeatureMap(matrix, activation, dtype)
-    return FirstLayerMap(matrix, activation, dtype, offset=feature_map.offset, input_scale=scale)
+        return RandomFeatureMap(matrix, activation, dtype, coordinates=here)
+    return FirstLayerMap(matrix, activation, dtype, offset=feature_map.offset, input_scale=scale, coordinates=here)
 
 
 class ReducedMap:

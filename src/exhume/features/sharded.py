@@ -1,0 +1,64 @@
+"""Feature maps act(V x) shared out over several processes, each with its own rows of V."""
+
+from __future__ import annotations
+
+from exhume.errors import InputError
+from exhume.features.base import FeatureMap
+from exhume.features.first_layer import FirstLayerMap
+from exhume.features.gaussian import BLOCK_ROWS, GaussianMatrix, RowMatrix
+from exhume.features.random import RandomFeatureMap
+from exhume.sharding import WHOLE, Processes, Shard, stripe_for
+
+CAN_BE_SHARDED = "random features and networks of one hidden layer, act(W x + b)"
+
+
+def sharded(feature_map: FeatureMap, processes: Processes) -> RandomFeatureMap:
+    """This process's part of a map: about p/R rows of V, in stripes that are those of no other.
+
+    A seeded V is generated in blocks of rows, and a process generates its own only. Narrow ones (a few blocks for every
+    process) are cut finer, and their part is kept whatever the budget.
+    """
+    if not isinstance(feature_map, RandomFeatureMap):
+        raise InputError(
+            f"the features of a {type(feature_map).__name__} cannot be shared out over processes; "
+            f"valid: {CAN_BE_SHARDED}"
+        )
+    if feature_map.coordinates is not WHOLE:
+        raise InputError("this feature map is one process's part of another already; share out the whole one")
+    count, ranks = feature_map.num_features, processes.ranks
+    if count < ranks:
+        raise InputError(f"{count} features cannot be shared out over {ranks} processes; valid: at most {count}")
+    stripe = stripe_for(count, ranks, BLOCK_ROWS)
+    shard = Shard.striped(processes, count, stripe)
+    matrix = _part_of(feature_map.matrix, shard, whole_blocks=stripe == BLOCK_ROWS)
+    activation, dtype = feature_map.activation, feature_map.dtype
+    if not isinstance(feature_map, FirstLayerMap):
+        return RandomFeatureMap(matrix, activation, dtype, coordinates=shard)
+    offset = None if feature_map.offset is None else feature_map.offset[shard.held]
+    return FirstLayerMap(matrix, activation, dtype, offset=offset, coordinates=shard)
+
+
+def bytes_held(feature_map: RandomFeatureMap) -> int:
+    """Bytes of V that are kept in memory; 0 if it is generated anew on every pass."""
+    matrix = feature_map.matrix
+    if isinstance(matrix, GaussianMatrix) and not matrix.fits_budget:
+        return 0
+    size = 4 if isinstance(matrix, GaussianMatrix) else feature_map.dtype.itemsize
+    return matrix.shape[0] * matrix.shape[1] * size
+
+
+def _part_of(matrix: RowMatrix, shard: Shard, *, whole_blocks: bool) -> RowMatrix:
+    """The rows that the shard holds."""
+    if not isinstance(matrix, GaussianMatrix):
+        return matrix.subset(shard.held)
+    if whole_blocks:
+        return GaussianMatrix(
+            shard.held.numel(),
+            matrix.shape[1],
+            matrix.seed,
+            memory_budget=matrix.memory_budget,
+            device=matrix.device,
+            blocks=(shard.processes.rank, shard.processes.ranks),
+        )
+    # Block by block: a matrix that may keep nothing gathers rows without having all of them at once.
+    return GaussianMatrix(*matrix.shape, matrix.seed, memory_budget=0, device=matrix.device).subset(shard.held)
