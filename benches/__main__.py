@@ -27,6 +27,12 @@ BENCHES = (
     "twins",
     "tabular",
     "defences",
+    "passes",
+    "sphere100",
+    "scaling",
+    "hot_loop",
+    "laptop",
+    "figure1",
 )
 
 
