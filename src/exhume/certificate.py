@@ -199,7 +199,14 @@ def predict_errors(span: Span, point: Point, surplus: int, norm_is_open: bool, s
     shape = point.samples.shape
 
     def solve(goal: torch.Tensor) -> torch.Tensor:
-        return conjugate_gradient(operator, goal, precondition, max_steps=_SOLVE_STEPS, tolerance=_SOLVE_TOLERANCE)[0]
+        return conjugate_gradient(
+            operator,
+            goal,
+            precondition,
+            max_steps=_SOLVE_STEPS,
+            tolerance=_SOLVE_TOLERANCE,
+            agree=span.coordinates.agree,
+        )[0]
 
     flat = _flat(point, norm_is_open)
     left = solve(flat(span.gradient(point))).double().square().sum(1)  # (n,)

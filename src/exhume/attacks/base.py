@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from abc import ABC, abstractmethod
@@ -16,9 +17,11 @@ from exhume.attacks.checkpoint import Checkpoint, fingerprint
 from exhume.certificate import Certificate, certify
 from exhume.errors import InputError, TooFewEquations
 from exhume.features import CountedFeatures, FeatureMap
+from exhume.features.sharded import CAN_BE_SHARDED, division, told
 from exhume.law import count
 from exhume.randomness import generator_for, seed_for
 from exhume.reconstruction import Reconstruction, Stop
+from exhume.sharding import Processes, coordinates_of
 from exhume.span import Span
 from exhume.target import Target
 from exhume.threads import threads_for
@@ -81,7 +84,11 @@ class Problem:
         """Which budget is spent, of passes or of time; None while there is some of both."""
         if self.features.ledger.passes >= self.max_passes:
             return Stop.PASS_LIMIT
-        return Stop.TIME_LIMIT if time.monotonic() >= self.ends_at else None
+        if math.isinf(self.ends_at):
+            return None
+        # Clocks of several processes differ: the first one's decides.
+        late = self.features.coordinates.agree(float(time.monotonic() >= self.ends_at))
+        return Stop.TIME_LIMIT if late else None
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,7 @@ class Attack(ABC):
 
     name: ClassVar[str]
     estimates_samples: ClassVar[bool] = False
+    can_be_sharded: ClassVar[bool] = False  # over processes, by coordinates
 
     @abstractmethod
     def run(self, problem: Problem) -> Proposal:
@@ -172,19 +180,35 @@ class Attack(ABC):
             "seed": seed,
             "knowledge": target.knowledge.to_json(),
         }
+        processes = self._processes_of(target, [settings, max_passes, max_seconds, resume])
         problem = Problem(
             features=CountedFeatures.open(target.features, count or 1),
             target=target,
             num_samples=count,
             generator=generator_for(seed, f"{self.name} attack"),
-            checkpoint=Checkpoint(checkpoint, fingerprint(target, settings) if checkpoint else "", resume=resume),
+            checkpoint=Checkpoint(
+                checkpoint, fingerprint(target, settings) if checkpoint else "", resume=resume, processes=processes
+            ),
             progress=progress or (lambda event: None),
             max_passes=max_passes,
             ends_at=time.monotonic() + max_seconds,
         )
         features = target.features
-        with threads_for(features.num_features * features.input_dim * (count or 1)):
+        width = coordinates_of(features).width(features.num_features)
+        with threads_for(width * features.input_dim * (count or 1)):
             return self._solve_and_judge(problem, seed)
+
+    def _processes_of(self, target: Target, settings: list[Any]) -> Processes:
+        """The processes that attack the target together, all told the same; an error if this attack is for one."""
+        processes = coordinates_of(target.features).processes
+        if processes.ranks > 1:
+            if not self.can_be_sharded:
+                raise InputError(
+                    f"{self.name} runs in one process; several can share out the attacks exact and descent on "
+                    f"{CAN_BE_SHARDED}"
+                )
+            processes.require_same("target, method or option", json.dumps([target.fingerprint, settings]))
+        return processes
 
     def _solve_and_judge(self, problem: Problem, seed: int) -> Reconstruction:
         target = problem.target
@@ -195,6 +219,8 @@ class Attack(ABC):
         if certificate is None:
             coefficients, certificate = self._judge(proposal.judged or problem, proposal, seed)
         assert coefficients is not None
+        divided = division(target.features)
+        unknown_head = _UNKNOWN_HEAD if target.knowledge.initial_head == "unknown" else ()
         return Reconstruction(
             samples=proposal.lift(proposal.samples),
             labels=proposal.labels,
@@ -212,10 +238,10 @@ class Attack(ABC):
             seconds=time.perf_counter() - started,
             signs_determined=proposal.signs_determined,
             norms_determined=proposal.norms_determined,
-            evidence=proposal.evidence,
+            evidence=proposal.evidence | divided,
             history=proposal.history,
             input_shape=target.input_shape,
-            notes=(*proposal.notes, *_UNKNOWN_HEAD) if target.knowledge.initial_head == "unknown" else proposal.notes,
+            notes=(*proposal.notes, *unknown_head, *told(divided)),
         )
 
     def _judge(self, problem: Problem, proposal: Proposal, seed: int) -> tuple[torch.Tensor, Certificate]:

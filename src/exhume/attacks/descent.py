@@ -45,6 +45,7 @@ class Descent(Attack):
     """
 
     name: ClassVar[str] = "descent"
+    can_be_sharded: ClassVar[bool] = True
 
     step_size: float | None = None
     momentum: float = 0.9

@@ -87,7 +87,7 @@ def take_out_drift(
             return None
         shift = 0.5 * weights.T @ moved
         if math.isnan(floor):
-            floor = math.sqrt(float(span.project(first, shift).square().sum(dtype=torch.float64)) / span.squared_norm)
+            floor = math.sqrt(span.squared_size(span.project(first, shift)) / span.squared_norm)
         trial = problem.span(features, theta + shift, ridge=ridge, squared_norm=span.squared_norm)
         point = levenberg_marquardt(
             trial, best.samples, _PATIENCE, radius=radius, inner=_INNER, damping=1e-3, watch=watch

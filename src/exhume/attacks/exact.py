@@ -52,6 +52,7 @@ class Exact(Attack):
 
     name: ClassVar[str] = "exact"
     estimates_samples: ClassVar[bool] = True
+    can_be_sharded: ClassVar[bool] = True
 
     max_starts: int = 8
 
@@ -75,7 +76,7 @@ class Exact(Attack):
         informed = problem.target.knowledge.known_samples > 0 and problem.num_samples is not None
         if by_rows and problem.target.num_outputs == 1 and not informed:
             return None
-        rank = None if problem.num_samples else samples_by_rank(problem.target.displacement)
+        rank = None if problem.num_samples else samples_by_rank(problem.target)
         count = problem.num_samples or (None if rank is None else rank - problem.target.knowledge.known_samples)
         if count is not None and count < 1:
             raise InputError(f"the weights show {rank} samples, and as many are known; nothing is left to look for")

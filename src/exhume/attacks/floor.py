@@ -31,6 +31,6 @@ def stands_clear(span: Span, point: Point, unknowns: int) -> bool:
         unknowns: of samples and coefficients together. With few equations to spare a fit of anything leaves little, so
             that the loss must be the smaller.
     """
-    surplus = 1 - unknowns / span.displacement.numel()
+    surplus = 1 - unknowns / span.num_equations
     least = float(worths(point).min()) / span.squared_norm
     return math.sqrt(point.loss) < _MOST_RESIDUAL and point.loss < _CLEAR_OF * surplus * least

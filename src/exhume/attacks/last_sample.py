@@ -26,7 +26,8 @@ def applies(span: Span) -> bool:
     if fixed is None or span.num_outputs != 1 or not isinstance(features, CountedFeatures) or not features.is_row_map:
         return False
     plain = features.activation.name == "relu" and not features.has_offset
-    return plain and fixed.numel() <= _MOST_NUMBERS and features.input_dim <= _MOST_INPUTS
+    few = fixed.shape[0] * features.num_features <= _MOST_NUMBERS
+    return plain and few and features.input_dim <= _MOST_INPUTS
 
 
 def last_sample(span: Span, side: int) -> torch.Tensor | None:
@@ -34,8 +35,8 @@ def last_sample(span: Span, side: int) -> torch.Tensor | None:
     features, fixed = span.features, span.fixed
     assert fixed is not None
     assert isinstance(features, CountedFeatures)
-    theta = side * span.displacement[0].double()
-    known = fixed.double()
+    theta = side * span.coordinates.gather(span.displacement[0].double())
+    known = span.coordinates.gather(fixed.double())
     scale = float(theta.abs().max()) or 1.0
     answer = linprog(
         -known.sum(1).cpu().numpy(), A_ub=known.T.cpu().numpy(), b_ub=(theta / scale).cpu().numpy(), bounds=(None, None)
@@ -49,4 +50,5 @@ def last_sample(span: Span, side: int) -> torch.Tensor | None:
     rows = features.with_dtype(torch.float64).subset(active)
     moment = rows.second_moment()
     moment.diagonal().add_(1e-12 * moment.diagonal().mean())
-    return torch.linalg.solve(moment, rows.pull_back(rest[active][None]).T).T.to(features.dtype)
+    here = rows.coordinates.held
+    return torch.linalg.solve(moment, rows.pull_back(rest[active][here][None]).T).T.to(features.dtype)

@@ -18,8 +18,10 @@ from exhume.attacks.monitor import Monitor
 from exhume.attacks.search import FOUND, Outcome, Search, drop_rows
 from exhume.attacks.spectral import moment_spectrum, strongest_output
 from exhume.features import RowFeatureMap
+from exhume.sharding import coordinates_of
 from exhume.solvers import Patience, levenberg_marquardt
 from exhume.span import Point, Span
+from exhume.target import Target
 
 _MOST_VISIBLE = 32  # eigenvalues that are looked at
 # Singular values of Theta: what rounding leaves of a zero one, and the fall that shows the rank.
@@ -96,9 +98,11 @@ def drop_while_solved(
     return rows, outcome
 
 
-def samples_by_rank(displacement: torch.Tensor) -> int | None:
+def samples_by_rank(target: Target) -> int | None:
     """n, if Theta (k, p) has clearly fewer directions than outputs: its rows span those of the n samples."""
-    sizes = torch.linalg.eigvalsh((displacement @ displacement.T).double()).flip(0).clamp_min(0).sqrt()
+    theta = target.displacement
+    gram = coordinates_of(target.features).sum((theta @ theta.T).double())
+    sizes = torch.linalg.eigvalsh(gram).flip(0).clamp_min(0).sqrt()
     sizes = sizes.clamp_min(_RANK_ROUNDING * sizes[0])
     falls = sizes[:-1] / sizes[1:]
     if falls.numel() == 0 or float(falls.max()) < _RANK_GAP:
@@ -128,11 +132,13 @@ def visible_directions(span: Span, rows: torch.Tensor, generator: torch.Generato
     """
     features = span.features
     assert isinstance(features, RowFeatureMap)
-    weights = strongest_output(rows)
+    weights = strongest_output(rows, features)
+    everywhere, here = span.coordinates.gather(weights), span.coordinates.held
 
     def sizes(values: torch.Tensor) -> torch.Tensor:
         return moment_spectrum(features, values, _MOST_VISIBLE, generator)[0].abs()
 
-    shuffled = (weights[torch.randperm(weights.numel(), generator=generator)] for _ in range(_NULL_DRAWS))
+    draws = (torch.randperm(everywhere.numel(), generator=generator) for _ in range(_NULL_DRAWS))
+    shuffled = (everywhere[order[here]] for order in draws)
     chance = max(float(sizes(values).max()) for values in shuffled)
     return int((sizes(weights) > margin * chance).sum())

@@ -12,6 +12,7 @@ import math
 import torch
 
 from exhume.features import FeatureMap, RowFeatureMap
+from exhume.sharding import coordinates_of
 from exhume.solvers import onto_sphere
 
 # Dimension up to which the d x d moment is formed; above it, randomised subspace iteration (Halko et al. 2011).
@@ -20,11 +21,12 @@ _SWEEPS = 2
 _OVERSAMPLE = 4
 
 
-def strongest_output(rows: torch.Tensor) -> torch.Tensor:
-    """One row (p,) for several: the combination of the k rows with the largest norm."""
+def strongest_output(rows: torch.Tensor, features: FeatureMap) -> torch.Tensor:
+    """One row (p,) for several over the coordinates of a map: the combination of the k rows with the largest norm."""
     if rows.shape[0] == 1:
         return rows[0]
-    return torch.linalg.eigh((rows @ rows.T).double())[1][:, -1].to(rows) @ rows
+    gram = coordinates_of(features).sum((rows @ rows.T).double())
+    return torch.linalg.eigh(gram)[1][:, -1].to(rows) @ rows
 
 
 def moment_spectrum(
@@ -40,7 +42,7 @@ def moment_spectrum(
         moment.diagonal().sub_(moment.diagonal().mean())
         return torch.linalg.eigh(moment)
     width = min(dim, count + _OVERSAMPLE)
-    trace = float(weights.sum()) / dim
+    trace = float(coordinates_of(features).sum(weights.sum())) / dim
     basis = torch.linalg.qr(random_rows(dim, width, generator, features))[0]  # (d, width)
     for sweep in range(_SWEEPS + 1):
         image = features.pull_back(features.preactivate(basis.T) * weights).T - trace * basis
@@ -55,7 +57,7 @@ def spectral_rows(
 ) -> torch.Tensor:
     """`count` rows of norm sqrt(d) along the strongest second moments of a residual (k, p); random ones beyond d."""
     dim = features.input_dim
-    values, vectors = moment_spectrum(features, strongest_output(residual), count, generator)
+    values, vectors = moment_spectrum(features, strongest_output(residual, features), count, generator)
     strongest = vectors[:, values.abs().argsort(descending=True)[:count]].T.contiguous()
     missing = count - strongest.shape[0]
     if missing > 0:

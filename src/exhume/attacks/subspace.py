@@ -245,7 +245,7 @@ def _from_moments(problem: Problem, dim: int | None) -> DataSubspace:
     count = min(count, features.input_dim)
     theta = problem.target.displacement
     linear = features.pull_back(theta)
-    values, vectors = moment_spectrum(features, strongest_output(theta), count, problem.generator)
+    values, vectors = moment_spectrum(features, strongest_output(theta, features), count, problem.generator)
     strongest = vectors[:, values.abs().argsort(descending=True)].T
     rows = torch.cat([linear, strongest])[: max(count, len(linear))]
     basis = torch.linalg.qr(rows.T)[0].T[:count].contiguous()

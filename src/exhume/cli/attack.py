@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from exhume import attacks
+from exhume import attacks, sharding
 from exhume.attacks import Attack
 from exhume.certificate import FAILED
 from exhume.cli.knowing import Forget, Know, NumSamples, assume
@@ -15,6 +16,7 @@ from exhume.cli.options import parse_pairs
 from exhume.cli.render import Json, progress_of, show
 from exhume.reconstruction import Reconstruction
 from exhume.runs import RunFolder
+from exhume.sharding import Processes
 from exhume.target import Target
 
 Seed = Annotated[int, typer.Option(help="Seed of the attack's own randomness.")]
@@ -25,6 +27,9 @@ AllowUnderdetermined = Annotated[
 ]
 MemoryBudget = Annotated[str, typer.Option(help="Memory for the random features matrix.")]
 Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")]
+RankTimeout = Annotated[
+    float, typer.Option(help="Seconds that a process of several waits for the others before it takes one for lost.")
+]
 
 
 def attack(
@@ -43,34 +48,52 @@ def attack(
     ] = None,
     memory_budget: MemoryBudget = "4GB",
     device: Device = "cpu",
+    rank_timeout: RankTimeout = sharding.TIMEOUT,
     json: Json = False,
 ) -> None:
     """Reconstruct the training data from the weights alone; the truth is not opened.
 
-    Exit code 1 if the attack did not converge or its verdict is "failed".
+    Exit code 1 if the attack did not converge or its verdict is "failed". Several processes share the coordinates out
+    if torchrun starts them; the first one writes and prints.
 
     Example: exhume attack runs/a --method exact --seed 1
+
+    Example: torchrun --nproc-per-node 2 -m exhume attack runs/a
     """
     folder = RunFolder(run)
     chosen = attacks.build(method, parse_pairs(option))
+    processes = sharding.initialise(device, rank_timeout)
     target = assume(folder.load_target(memory_budget=memory_budget, device=device), know, forget, num_samples)
     result = run_attack(
         folder,
         chosen,
-        target,
+        target.sharded(processes),
+        processes,
         seed=seed,
         max_passes=budget_passes,
         max_seconds=budget_seconds,
         allow_underdetermined=allow_underdetermined,
         resume=resume,
     )
-    show(result.summary(), {"folder": str(folder.attack(method)), **_brief(result)}, json)
+    if processes.leads:
+        show(result.summary(), {"folder": str(folder.attack(method)), **_brief(result)}, json)
+    sys.stdout.flush()
+    # A process that ends with an exit code other than 0 ends the others: the first one must have written by then.
+    processes.wait()
+    processes.close()
     if not result.stop.trusted or result.certificate.verdict == FAILED:
         raise typer.Exit(1)
 
 
-def run_attack(folder: RunFolder, chosen: Attack, target: Target, **settings: Any) -> Reconstruction:
-    """Runs an attack with its progress shown and its checkpoint in the run folder, and saves the result there."""
+def run_attack(
+    folder: RunFolder, chosen: Attack, target: Target, processes: Processes = sharding.ALONE, **settings: Any
+) -> Reconstruction:
+    """Runs an attack with its progress shown and its checkpoint in the run folder, and saves the result there.
+
+    Of several processes the first one shows and saves.
+    """
+    if not processes.leads:
+        return chosen(target, **settings)
     with progress_of(chosen.name) as report:
         result = chosen(target, checkpoint=folder.checkpoint(chosen.name), progress=report, **settings)
     folder.save_result(result)

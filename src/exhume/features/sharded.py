@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from exhume.errors import InputError
 from exhume.features.base import FeatureMap
 from exhume.features.first_layer import FirstLayerMap
 from exhume.features.gaussian import BLOCK_ROWS, GaussianMatrix, RowMatrix
 from exhume.features.random import RandomFeatureMap
-from exhume.sharding import WHOLE, Processes, Shard, stripe_for
+from exhume.sharding import WHOLE, Processes, Shard, coordinates_of, stripe_for
 
 CAN_BE_SHARDED = "random features and networks of one hidden layer, act(W x + b)"
 
@@ -36,6 +38,30 @@ def sharded(feature_map: FeatureMap, processes: Processes) -> RandomFeatureMap:
         return RandomFeatureMap(matrix, activation, dtype, coordinates=shard)
     offset = None if feature_map.offset is None else feature_map.offset[shard.held]
     return FirstLayerMap(matrix, activation, dtype, offset=offset, coordinates=shard)
+
+
+def division(feature_map: FeatureMap) -> dict[str, Any]:
+    """How a map is shared out: for every process its coordinates and its bytes of V; empty if it is not."""
+    processes = coordinates_of(feature_map).processes
+    if processes.ranks == 1 or not isinstance(feature_map, RandomFeatureMap):
+        return {}
+    return {
+        "ranks": processes.ranks,
+        "coordinates_of_ranks": processes.each(feature_map.matrix.shape[0]),
+        "bytes_of_ranks": processes.each(bytes_held(feature_map)),
+    }
+
+
+def told(divided: dict[str, Any]) -> tuple[str, ...]:
+    """A division in a sentence, or none."""
+    if not divided:
+        return ()
+    widths, sizes = divided["coordinates_of_ranks"], divided["bytes_of_ranks"]
+    kept = f"{max(sizes) / 1e6:.3g} MB of V" if max(sizes) else "nothing of V, which was generated anew"
+    return (
+        f"Processes: {divided['ranks']} shared {sum(widths)} coordinates out; each held {min(widths)} to {max(widths)} "
+        f"of them and kept {kept}.",
+    )
 
 
 def bytes_held(feature_map: RandomFeatureMap) -> int:

@@ -104,7 +104,14 @@ def gauss_newton_step(
         return on_tangent(span.normal(point, rows)) + ridge * rows
 
     goal = on_tangent(span.gradient(point))
-    step, rest = conjugate_gradient(operator, goal, precondition, max_steps=inner.max_steps, tolerance=inner.tolerance)
+    step, rest = conjugate_gradient(
+        operator,
+        goal,
+        precondition,
+        max_steps=inner.max_steps,
+        tolerance=inner.tolerance,
+        agree=span.coordinates.agree,
+    )
     predicted = (step * goal).sum() + (step * rest).sum() + (ridge * step * step).sum()
     return step, float(predicted) / span.squared_norm
 
