@@ -1,4 +1,4 @@
-"""`exhume law`: what the law of data reconstruction says of given sizes, and numerical tests of what it rests on."""
+"""`exhume law`: what the law says of given sizes, what an attack would cost, and numerical tests of the theory."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from exhume.cli import law_cost
 from exhume.cli.law_verify import verify_law
 from exhume.cli.options import whole
 from exhume.cli.render import Json, show
 from exhume.errors import InputError
-from exhume.law import forecast
+from exhume.law import Forecast, forecast
 
 
 def law(
@@ -24,38 +25,81 @@ def law(
         str | None, typer.Option(help="Dimension of a known subspace with the samples in it; it stands in for d.")
     ] = None,
     norms_known: Annotated[bool, typer.Option("--norms-known", help="The norms of the samples are known.")] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Predict passes, operations, memory and time of the exact attack.")
+    ] = False,
+    table: Annotated[bool, typer.Option("--table", help="With --cost: known data sets, up to ImageNet.")] = False,
+    flops: law_cost.Flops = None,
+    bandwidth: law_cost.Bandwidth = None,
+    memory: law_cost.MemoryOf = None,
+    processes: law_cost.Processes = None,
+    network: law_cost.Network = None,
+    drawing: law_cost.Drawing = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Test numerically what the theorems rest on; takes no sizes.")
     ] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of --verify; 0 unless given.")] = None,
     json: Json = False,
 ) -> None:
-    """Forecast whether the training data can be reconstructed from the weights, or verify the theory.
+    """Forecast whether training data can be reconstructed from the weights, plan it, or verify the theory.
 
     Example: exhume law --parameters 3e6 --dim 3072 --samples 100
 
+    Example: exhume law --cost --parameters 3e6 --dim 3072 --samples 100
+
     Example: exhume law --verify
     """
+    sizes = {"--parameters": parameters, "--dim": dim, "--samples": samples}
+    stated = law_cost.Stated(flops, bandwidth, memory, processes, network, drawing)
+    _check_form(verify, cost, table, seed, [option for option, size in sizes.items() if size is not None], stated)
     if verify:
-        sizes = {"--parameters": parameters, "--dim": dim, "--samples": samples}
-        given = [option for option, value in sizes.items() if value is not None]
-        if given:
-            raise InputError(f"--verify was given {', '.join(given)}; valid: no sizes, it chooses its own")
         verify_law(seed or 0, json)
-        return
-    if seed is not None:
+    elif cost and table:
+        law_cost.cost_table(stated, json)
+    elif cost:
+        knowing = {
+            "--known-samples": known_samples != "0",
+            "--subspace-dim": subspace_dim,
+            "--norms-known": norms_known,
+        }
+        given = [option for option, value in knowing.items() if value]
+        if given:
+            raise InputError(f"--cost was given {', '.join(given)}; valid: the cost of an attack that knows nothing")
+        law_cost.cost_of(*_numbers(sizes), outputs, activation, stated, json)
+    else:
+        p, d, n = _numbers(sizes)
+        result = forecast(
+            p,
+            d,
+            n,
+            num_outputs=outputs,
+            activation=activation,
+            known_samples=whole(known_samples),
+            subspace_dim=None if subspace_dim is None else whole(subspace_dim),
+            norms_known=norms_known,
+        )
+        show(_text(result), result.to_json(), json)
+
+
+def _check_form(
+    verify: bool, cost: bool, table: bool, seed: int | None, sizes: list[str], stated: law_cost.Stated
+) -> None:
+    """Refuse options that belong to another form of the command."""
+    if verify and cost:
+        raise InputError("--cost and --verify were both given; valid: one of them")
+    if verify and sizes:
+        raise InputError(f"--verify was given {', '.join(sizes)}; valid: no sizes, it chooses its own")
+    if table and sizes:
+        raise InputError(f"--table was given {', '.join(sizes)}; valid: no sizes, it has its own")
+    if seed is not None and not verify:
         raise InputError(f"--seed is {seed} without --verify; a forecast has no seed")
-    result = forecast(
-        _required("--parameters", parameters),
-        _required("--dim", dim),
-        _required("--samples", samples),
-        num_outputs=outputs,
-        activation=activation,
-        known_samples=whole(known_samples),
-        subspace_dim=None if subspace_dim is None else whole(subspace_dim),
-        norms_known=norms_known,
-    )
-    text = [
+    misplaced = [*(["--table"] if table else []), *stated.given]
+    if misplaced and not cost:
+        raise InputError(f"{', '.join(misplaced)} without --cost; valid: exhume law --cost {' '.join(misplaced)} ...")
+
+
+def _text(result: Forecast) -> str:
+    lines = [
         result.sentence,
         f"  equations               {result.equations}",
         f"  unknowns                {result.unknowns}",
@@ -65,7 +109,13 @@ def law(
         f"  comfortable parameters  {result.comfortable_parameters}",
         f"  most samples            {result.largest_samples}",
     ]
-    show("\n".join(text), result.to_json(), json)
+    return "\n".join(lines)
+
+
+def _numbers(sizes: dict[str, str | None]) -> tuple[int, int, int]:
+    """p, d and n, all of which are needed."""
+    p, d, n = (_required(option, size) for option, size in sizes.items())
+    return p, d, n
 
 
 def _required(option: str, value: str | None) -> int:

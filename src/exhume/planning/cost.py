@@ -1,0 +1,216 @@
+"""The cost of the exact attack on given sizes and hardware: the model of memory and time.
+
+A pass applies V (h, d) to n rows, 2 h d n operations, of the h coordinates read. Every process holds its share of them:
+
+    seconds of a pass = max(operations / flops, bytes of V / bandwidth) + drawing + converting + tables + network
+
+V is kept in float32 if that fits the memory; else in half precision for the passes that bear it; else it is drawn anew
+in every pass, which costs more than the products do. Tables are the features and slopes (n, h), read from memory;
+the network carries one all-reduce of n x d numbers for every two passes, and Phi Phi^T once a step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from exhume.activations import Activation
+from exhume.features.gaussian import BLOCK_ROWS, CHUNK_BYTES
+from exhume.law import GREY_ZONE, RECONSTRUCTIBLE, Forecast, forecast
+from exhume.planning import passes as known
+from exhume.planning.hardware import Hardware
+from exhume.planning.words import about, size
+
+KEPT, HALF, REGENERATED, TOO_LARGE = "kept", "half precision", "regenerated", "too large"
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Where the time of one pass goes, on average, and of drawing V for the first time."""
+
+    products: float
+    reading: float
+    drawing: float
+    converting: float
+    tables: float
+    network: float
+    overhead: float
+    first_drawing: float
+
+    @property
+    def of_a_pass(self) -> float:
+        """Products and the reading of V overlap; the rest is one after the other."""
+        rest = self.drawing + self.converting + self.tables + self.network + self.overhead
+        return max(self.products, self.reading) + rest
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an attack takes.
+
+    Attributes:
+        coordinates: rows of V that are read.
+        width: rows of V that there are, h.
+        passes: over the coordinates read.
+        full_passes: the same in units of all h coordinates, which is what a result counts.
+        extrapolated: whether the passes are of sizes beyond those measured.
+        flops: operations in all.
+        matrix_bytes: V in float32, of the coordinates read, in all processes together.
+        memory_kept, memory_half, memory_regenerated: bytes of one process, by what becomes of V.
+        regime: "kept", "half precision", "regenerated", or "too large" if not even that fits.
+        per_pass: seconds of one pass, by what they are spent on; None if it is too large.
+        seconds: in all; None if it is too large.
+    """
+
+    coordinates: int
+    width: int
+    passes: float
+    full_passes: float
+    extrapolated: bool
+    flops: float
+    matrix_bytes: int
+    memory_kept: int
+    memory_half: int
+    memory_regenerated: int
+    regime: str
+    per_pass: Seconds | None
+    seconds: float | None
+
+    @property
+    def memory(self) -> int:
+        """Bytes of one process in the regime chosen; the least there is if none fits."""
+        return {KEPT: self.memory_kept, HALF: self.memory_half}.get(self.regime, self.memory_regenerated)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The law's word, and what the attack would cost; no cost where the law rules it out.
+
+    Attributes:
+        law: the forecast.
+        hardware: what it would run on.
+        cost: None if the parameters do not determine the samples, whatever is spent.
+
+    Examples:
+        >>> from exhume.planning import GPU, plan
+        >>> planned = plan(921_600, input_dim=3072, num_samples=100, hardware=GPU)
+        >>> planned.cost.regime
+        'kept'
+        >>> plan(60, input_dim=30, num_samples=20, hardware=GPU).cost is None
+        True
+    """
+
+    law: Forecast
+    hardware: Hardware
+    cost: Cost | None
+
+    @property
+    def sentence(self) -> str:
+        """How long it takes and where, or why it cannot be."""
+        where, cost = self.hardware.name, self.cost
+        if cost is None:
+            return "Out of reach on any hardware: the parameters do not determine the samples."
+        if cost.seconds is None:
+            needed, there = size(cost.memory), size(self.hardware.memory)
+            return f"Does not fit {where}: a process needs {needed} even if V is drawn anew, and has {there}."
+        return f"It takes {about(cost.seconds)} on {where}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Sizes, cost and hardware, as plain JSON values."""
+        cost = None if self.cost is None else {**asdict(self.cost), "memory": self.cost.memory}
+        return {
+            "sentence": self.sentence,
+            "law": self.law.to_json(),
+            "cost": cost,
+            "hardware": self.hardware.to_json(),
+        }
+
+
+def plan(
+    num_parameters: int,
+    input_dim: int,
+    num_samples: int,
+    num_outputs: int = 1,
+    hardware: Hardware | None = None,
+    activation: str | Activation = "relu",
+) -> Plan:
+    """Say what it would take to reconstruct n samples of dimension d from p parameters by the exact attack.
+
+    Args:
+        num_parameters: p, all weights of the layer.
+        input_dim: d.
+        num_samples: n.
+        num_outputs: k.
+        hardware: what it would run on; by default this machine, measured for these sizes in a few seconds.
+        activation: decides whether norms are among the unknowns; passes were measured with relu.
+    """
+    law = forecast(num_parameters, input_dim, num_samples, num_outputs, activation)
+    width = law.num_parameters // law.num_outputs
+    read = known.coordinates_read(width, law.unknowns, law.num_outputs)
+    if hardware is None:
+        hardware = Hardware.probe((law.num_samples,), law.input_dim, read)
+    return Plan(law, hardware, _cost(law, read, hardware) if law.verdict in (GREY_ZONE, RECONSTRUCTIBLE) else None)
+
+
+def _cost(law: Forecast, read: int, hardware: Hardware) -> Cost:
+    """The cost of an attack that the law allows."""
+    dim, samples, width = law.input_dim, law.num_samples, law.num_parameters // law.num_outputs
+    ratio = read * law.num_outputs / law.unknowns
+    fitted = known.law_of_passes(law.num_outputs)
+    passes = fitted(dim, samples, ratio)
+    share = math.ceil(read / hardware.processes)
+    regenerated = _memory_without_v(dim, samples, share)
+    memory = {KEPT: regenerated + 4 * share * dim, HALF: regenerated + 2 * share * dim, REGENERATED: regenerated}
+    regimes = [KEPT, *([HALF] if known.HALF_PRECISION_SHARE else []), REGENERATED]
+    regime = next((each for each in regimes if memory[each] <= hardware.memory), TOO_LARGE)
+    per_pass = None if regime == TOO_LARGE else _seconds(dim, samples, share, regime, hardware)
+    return Cost(
+        coordinates=read,
+        width=width,
+        passes=passes,
+        full_passes=passes * read / width,
+        extrapolated=not fitted.covers(dim, samples, ratio),
+        flops=passes * _operations(dim, samples, read),
+        matrix_bytes=4 * read * dim,
+        memory_kept=memory[KEPT],
+        memory_half=memory[HALF],
+        memory_regenerated=regenerated,
+        regime=regime,
+        per_pass=per_pass,
+        seconds=None if per_pass is None else passes * per_pass.of_a_pass + per_pass.first_drawing,
+    )
+
+
+def _memory_without_v(dim: int, samples: int, share: int) -> int:
+    """Bytes of a process besides V: tables, vectors, Gram matrices, and the chunk that is being drawn."""
+    rows = math.ceil(known.ROWS_PER_SAMPLE * samples)
+    tables = known.TABLES * 4 * rows * share
+    small = known.VECTORS * 4 * rows * dim + known.GRAMS * 8 * rows**2
+    chunk = 2 * min(max(CHUNK_BYTES, 4 * BLOCK_ROWS * dim), 4 * max(share, BLOCK_ROWS) * dim)
+    return known.PROCESS_BYTES + tables + small + chunk
+
+
+def _operations(dim: int, samples: int, coordinates: int) -> float:
+    """Of one pass, with its share of Phi Phi^T."""
+    return 2.0 * coordinates * samples * (dim + samples / known.PASSES_PER_STEP)
+
+
+def _seconds(dim: int, samples: int, share: int, regime: str, hardware: Hardware) -> Seconds:
+    """The time of a pass on every process's share of the coordinates."""
+    entries = float(share) * dim
+    halves = known.HALF_PRECISION_SHARE if regime == HALF else 0.0
+    anew = 1 - halves if regime == HALF else float(regime == REGENERATED)
+    read = known.READS_PER_PASS * entries
+    others = hardware.processes - 1
+    reduced = 4 * samples * dim / 2 + 8 * samples**2 / known.PASSES_PER_STEP  # bytes, in a pass
+    return Seconds(
+        products=_operations(dim, samples, share) / hardware.speed(samples),
+        reading=read * (4 - 2 * halves) / hardware.bandwidth,
+        drawing=anew * read / hardware.drawing,
+        converting=0.0 if hardware.conversion is None else halves * read / hardware.conversion,
+        tables=known.TABLE_ACCESSES * 4.0 * samples * share / hardware.bandwidth,
+        network=2 * others / hardware.processes * reduced / hardware.network if hardware.network else 0.0,
+        overhead=known.PASS_OVERHEAD,
+        first_drawing=0.0 if regime == REGENERATED else entries / hardware.drawing,
+    )

@@ -1,0 +1,145 @@
+"""What the exact attack does, in numbers: how many coordinates it reads, in how many passes, keeping how much.
+
+Everything that planning knows of the attack stands here and nowhere else. The passes are a power law fitted to the
+measurements below whenever it is asked for: replacing a measurement is all that a faster attack needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+# Coordinates that the attack reads, in equations per unknown; a wider model is read in part.
+EQUATIONS_READ = 3.0
+# Reads of V in a pass: a conjugate-gradient step is two passes, V D and V^T C.
+READS_PER_PASS = 1.0
+# Passes of a Gauss-Newton step: conjugate gradients, the gradient and the new point. Each step makes Phi Phi^T anew.
+PASSES_PER_STEP = 15.0
+# Share of the passes that may read V in half precision; the others need float32.
+HALF_PRECISION_SHARE = 0.8
+# Tables of rows x coordinates that are held at once: features and slopes of two points, and one product.
+TABLES = 5
+# Reads and writes of such tables in a pass, activations included; with the next, fitted to seconds of small attacks.
+TABLE_ACCESSES = 10
+# Rows at most, for each sample: rounds add an eighth.
+ROWS_PER_SAMPLE = 1.125
+# Vectors of rows x d that the solver holds: rows, gradient, directions and their images.
+VECTORS = 10
+# Matrices of rows x rows in float64: Phi Phi^T, its factor and the preconditioner.
+GRAMS = 4
+# Bytes of the process itself: Python and torch.
+PROCESS_BYTES = 500 * 10**6
+# Seconds of a pass that no size shrinks: calls of small operations.
+PASS_OVERHEAD = 6e-4
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Passes of one attack that was run.
+
+    Attributes:
+        input_dim, num_samples: d and n.
+        ratio: equations per unknown that were read, p/(dn) for one output.
+        passes: over the coordinates that were read.
+        source: the command that prints it.
+    """
+
+    input_dim: int
+    num_samples: int
+    ratio: float
+    passes: float
+    source: str
+
+
+# One output: the search on subsets of coordinates (exhume.attacks.search).
+ONE_OUTPUT = (
+    Measured(30, 20, 1.75, 2095, "python -m benches success_curve"),
+    Measured(30, 20, 2, 1914, "python -m benches success_curve"),
+    Measured(30, 20, 3, 884, "python -m benches success_curve"),
+    Measured(30, 20, 5, 558, "python -m benches success_curve"),
+    Measured(50, 10, 5, 417, "python -m benches activations"),
+    Measured(100, 100, 3, 2496, "python -m benches logistic"),
+    Measured(100, 100, 10, 607, "python -m benches logistic"),
+    Measured(3072, 10, 3.25, 289, "python -m benches cifar10"),
+    Measured(3072, 30, 3, 684, "python -m benches cifar10"),
+)
+# Several outputs: the direct search (exhume.attacks.direct), here on trained two-layer networks with ten outputs.
+SEVERAL_OUTPUTS = (
+    Measured(3072, 10, 4, 825, "python -m benches networks"),
+    Measured(3072, 100, 4, 1165, "exhume attack runs/fig7 (docs/results.md)"),
+)
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """passes = factor n^of_samples d^of_dim (p/dn)^of_ratio.
+
+    Attributes:
+        misfit: largest factor between a measurement and the law.
+        samples, dims, ratios: smallest and largest that were measured.
+        count: of the measurements.
+    """
+
+    factor: float
+    of_samples: float
+    of_dim: float
+    of_ratio: float
+    misfit: float
+    samples: tuple[int, int]
+    dims: tuple[int, int]
+    ratios: tuple[float, float]
+    count: int
+
+    def __call__(self, input_dim: int, num_samples: int, ratio: float) -> float:
+        """Passes over the coordinates read."""
+        return self.factor * num_samples**self.of_samples * input_dim**self.of_dim * ratio**self.of_ratio
+
+    def covers(self, input_dim: int, num_samples: int, ratio: float) -> bool:
+        """Whether the sizes lie between those measured."""
+        within = ((num_samples, self.samples), (input_dim, self.dims), (round(ratio, 2), self.ratios))
+        return all(low <= value <= high for value, (low, high) in within)
+
+    @property
+    def formula(self) -> str:
+        """The law in a line."""
+        exponents = f"n^{self.of_samples:.2f} d^{self.of_dim:.2f} (p/dn)^{self.of_ratio:.2f}"
+        return f"{self.factor:.3g} {exponents}"
+
+
+def fit(measurements: Sequence[Measured]) -> PowerLaw:
+    """Least squares in logarithms; an axis along which nothing was varied gets the exponent 0."""
+    axes = np.log([[each.num_samples, each.input_dim, each.ratio] for each in measurements])
+    passes = np.log([each.passes for each in measurements])
+    middle, mean = axes.mean(axis=0), passes.mean()
+    exponents = np.linalg.lstsq(axes - middle, passes - mean, rcond=None)[0]  # smallest solution: 0 where all are alike
+    misfits = np.abs((axes - middle) @ exponents + mean - passes)
+    samples = [each.num_samples for each in measurements]
+    dims = [each.input_dim for each in measurements]
+    ratios = [each.ratio for each in measurements]
+    of_samples, of_dim, of_ratio = map(float, exponents)
+    return PowerLaw(
+        factor=math.exp(mean - middle @ exponents),
+        of_samples=of_samples,
+        of_dim=of_dim,
+        of_ratio=of_ratio,
+        misfit=math.exp(misfits.max()),
+        samples=(min(samples), max(samples)),
+        dims=(min(dims), max(dims)),
+        ratios=(min(ratios), max(ratios)),
+        count=len(measurements),
+    )
+
+
+@cache
+def law_of_passes(num_outputs: int) -> PowerLaw:
+    """The fitted law of the search that the attack begins with: another one for several outputs."""
+    return fit(ONE_OUTPUT if num_outputs == 1 else SEVERAL_OUTPUTS)
+
+
+def coordinates_read(width: int, unknowns: int, num_outputs: int) -> int:
+    """How many of the h coordinates the attack reads; each gives one equation for every output."""
+    return min(width, math.ceil(EQUATIONS_READ * unknowns / num_outputs))
