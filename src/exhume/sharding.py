@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +24,10 @@ TIMEOUT = 600.0
 # A process holds so many stripes of coordinates at least, so that any window of coordinates is split about evenly.
 _STRIPES = 16
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+
+
+# What to do then.
+RESUME = "Run the same command with --resume, on any number of processes, to go on from the last checkpoint."
 
 
 class LostRank(ExhumeError):
@@ -100,11 +105,10 @@ class Processes:
         return sent.to(tensor.device)
 
     def _sentence(self, error: RuntimeError) -> str:
-        lost = f"rank {1 - self.rank} of 2 was lost" if self.ranks == 2 else f"one of {self.ranks} ranks was lost"
-        return (
-            f"{lost}, rank {self.rank} cannot go on alone ({brief(error, 120)}); "
-            "run the same command with --resume, on any number of processes"
-        )
+        lost = f"rank {1 - self.rank} of 2" if self.ranks == 2 else f"one of {self.ranks} ranks"
+        # Torch opens with the place in its sources and closes with advice; what happened stands between.
+        reason = re.sub(r"^(\[[^\]]*\]\s*)+", "", brief(error, 200)).split(". ")[0].rstrip(".")
+        return f"{lost} was lost: {reason}. {RESUME}"
 
 
 ALONE = Processes()
@@ -174,9 +178,9 @@ class Coordinates:
         """The first process's tensor: what all of them computed alike, but may have rounded differently."""
         return tensor
 
-    def agree(self, number: float) -> float:
-        """The first process's number, for decisions that all must take alike."""
-        return number
+    def agree(self, decision: bool) -> bool:
+        """The first process's decision, where clocks or rounding may make others decide differently."""
+        return decision
 
 
 WHOLE = Coordinates()
@@ -240,9 +244,9 @@ class Shard(Coordinates):
         """Sent by the first process."""
         return self.processes.lead(tensor)
 
-    def agree(self, number: float) -> float:
+    def agree(self, decision: bool) -> bool:
         """Sent by the first process."""
-        return float(self.processes.lead(torch.tensor(number, dtype=torch.float64)))
+        return bool(self.processes.lead(torch.tensor(int(decision))))
 
     def _places(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """For every coordinate its place among those here, and whether it is here at all."""

@@ -86,8 +86,7 @@ class Problem:
             return Stop.PASS_LIMIT
         if math.isinf(self.ends_at):
             return None
-        # Clocks of several processes differ: the first one's decides.
-        late = self.features.coordinates.agree(float(time.monotonic() >= self.ends_at))
+        late = self.features.coordinates.agree(time.monotonic() >= self.ends_at)
         return Stop.TIME_LIMIT if late else None
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +17,10 @@ from exhume.certificate import FAILED
 from exhume.cli.knowing import Forget, Know, NumSamples, assume
 from exhume.cli.options import parse_pairs
 from exhume.cli.render import Json, progress_of, show
+from exhume.errors import ExhumeError
 from exhume.reconstruction import Reconstruction
 from exhume.runs import RunFolder
-from exhume.sharding import Processes
+from exhume.sharding import LostRank, Processes
 from exhume.target import Target
 
 Seed = Annotated[int, typer.Option(help="Seed of the attack's own randomness.")]
@@ -64,25 +68,45 @@ def attack(
     chosen = attacks.build(method, parse_pairs(option))
     processes = sharding.initialise(device, rank_timeout)
     target = assume(folder.load_target(memory_budget=memory_budget, device=device), know, forget, num_samples)
-    result = run_attack(
-        folder,
-        chosen,
-        target.sharded(processes),
-        processes,
-        seed=seed,
-        max_passes=budget_passes,
-        max_seconds=budget_seconds,
-        allow_underdetermined=allow_underdetermined,
-        resume=resume,
-    )
-    if processes.leads:
-        show(result.summary(), {"folder": str(folder.attack(method)), **_brief(result)}, json)
-    sys.stdout.flush()
-    # A process that ends with an exit code other than 0 ends the others: the first one must have written by then.
-    processes.wait()
-    processes.close()
+    with _together(processes):
+        result = run_attack(
+            folder,
+            chosen,
+            target.sharded(processes),
+            processes,
+            seed=seed,
+            max_passes=budget_passes,
+            max_seconds=budget_seconds,
+            allow_underdetermined=allow_underdetermined,
+            resume=resume,
+        )
+        if processes.leads:
+            show(result.summary(), {"folder": str(folder.attack(method)), **_brief(result)}, json)
     if not result.stop.trusted or result.certificate.verdict == FAILED:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _together(processes: Processes) -> Iterator[None]:
+    """Ends several processes together: none before the first has written, and each with a sentence if one is lost."""
+    if processes.ranks == 1:
+        yield
+        return
+
+    def ended(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise LostRank(f"rank {processes.rank} was told to end, as all are when one is lost. {sharding.RESUME}")
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+        sys.stdout.flush()
+        processes.wait()
+        processes.close()
+    except ExhumeError:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends of itself, once it has said why
+        raise
+    signal.signal(signal.SIGTERM, before)
 
 
 def run_attack(

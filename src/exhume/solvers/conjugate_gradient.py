@@ -16,7 +16,7 @@ def conjugate_gradient(
     *,
     max_steps: int,
     tolerance: float,
-    agree: Callable[[float], float] = float,
+    agree: Callable[[bool], bool] = bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Solves operator(x) = goal for a symmetric positive operator, from x = 0.
 
@@ -24,24 +24,23 @@ def conjugate_gradient(
         operator, preconditioner: symmetric, positive; the second near the first's inverse.
         max_steps: applications of the operator at most.
         tolerance: stop when the residual has shrunk by this factor in the preconditioner's norm.
-        agree: makes a number that several processes computed alike the same in all, so that they stop together.
+        agree: makes a decision of several processes the same in all, as rounding may differ between them.
 
     Returns:
         x and the residual goal - operator(x).
     """
     solution, residual = torch.zeros_like(goal), goal.clone()
     direction = preconditioned = preconditioner(residual)
-    strength = first = agree(float((residual * preconditioned).sum()))
+    strength = first = previous = float((residual * preconditioned).sum())
     for _ in range(max_steps):
         image = operator(direction)
-        curvature = agree(float((direction * image).sum()))
-        if not curvature > 0:
-            break
-        solution = solution.add(direction, alpha=strength / curvature)
-        residual = residual.sub(image, alpha=strength / curvature)
-        preconditioned = preconditioner(residual)
-        previous, strength = strength, agree(float((residual * preconditioned).sum()))
-        if not strength > tolerance**2 * first:
+        curvature = float((direction * image).sum())
+        if curvature > 0:
+            solution = solution.add(direction, alpha=strength / curvature)
+            residual = residual.sub(image, alpha=strength / curvature)
+            preconditioned = preconditioner(residual)
+            previous, strength = strength, float((residual * preconditioned).sum())
+        if not agree(curvature > 0 and strength > tolerance**2 * first):
             break
         direction = preconditioned.add(direction, alpha=strength / previous)
     return solution, residual
