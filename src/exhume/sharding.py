@@ -55,11 +55,11 @@ class Processes:
 
     def sum(self, part: torch.Tensor) -> torch.Tensor:
         """The sum of all processes' parts, the same in each."""
-        return self._sent(part, lambda tensor: dist.all_reduce(tensor))
+        return self._sent(part, self._all_reduce)
 
     def lead(self, tensor: torch.Tensor) -> torch.Tensor:
         """The first process's tensor, which has the same shape in all."""
-        return self._sent(tensor, lambda sent: dist.broadcast(sent, 0))
+        return self._sent(tensor, self._broadcast)
 
     def lead_bytes(self, told: bytes | None) -> bytes | None:
         """What the first process tells, or its None; what the others pass is not looked at."""
@@ -94,7 +94,13 @@ class Processes:
         if self.ranks > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
-    def _sent(self, tensor: torch.Tensor, send: Callable[[torch.Tensor], object]) -> torch.Tensor:
+    def _all_reduce(self, tensor: torch.Tensor) -> None:
+        dist.all_reduce(tensor)
+
+    def _broadcast(self, tensor: torch.Tensor) -> None:
+        dist.broadcast(tensor, 0)
+
+    def _sent(self, tensor: torch.Tensor, send: Callable[[torch.Tensor], None]) -> torch.Tensor:
         if self.ranks == 1 or not tensor.numel():
             return tensor
         sent = tensor.to(self.device, copy=True, memory_format=torch.contiguous_format)

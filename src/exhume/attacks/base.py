@@ -180,14 +180,13 @@ class Attack(ABC):
             "knowledge": target.knowledge.to_json(),
         }
         processes = self._processes_of(target, [settings, max_passes, max_seconds, resume])
+        identity = fingerprint(target, settings) if checkpoint or processes.ranks > 1 else ""
         problem = Problem(
             features=CountedFeatures.open(target.features, count or 1),
             target=target,
             num_samples=count,
             generator=generator_for(seed, f"{self.name} attack"),
-            checkpoint=Checkpoint(
-                checkpoint, fingerprint(target, settings) if checkpoint else "", resume=resume, processes=processes
-            ),
+            checkpoint=Checkpoint(checkpoint, identity, resume=resume, processes=processes),
             progress=progress or (lambda event: None),
             max_passes=max_passes,
             ends_at=time.monotonic() + max_seconds,
