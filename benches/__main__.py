@@ -33,6 +33,7 @@ BENCHES = (
     "hot_loop",
     "laptop",
     "figure1",
+    "several_processes",
 )
 
 
