@@ -65,6 +65,39 @@ def test_subsets_are_rows_of_the_whole(budget, rows):
     assert torch.equal(whole(part.subset(torch.tensor([3, 0]))), expected[[3, 0]])
 
 
+@pytest.mark.parametrize("blocks", [(0, 1), (1, 2)])
+@pytest.mark.parametrize("window", [slice(0, 2000), slice(700, 2900)])
+def test_a_window_that_fits_the_budget_is_generated_once(monkeypatch, blocks, window):
+    wide = GaussianMatrix(5000, 10, seed=4, memory_budget=100_000, blocks=blocks)
+    expected = whole(wide)[window]
+    drawn = []
+    generate = GaussianMatrix._generate
+    monkeypatch.setattr(GaussianMatrix, "_generate", lambda self, *rows: drawn.append(rows) or generate(self, *rows))
+    part = wide.subset(window)
+    assert not wide.fits_budget
+    assert part.fits_budget
+    for _ in range(3):
+        assert torch.equal(whole(part), expected)
+    assert torch.equal(whole(part.subset(slice(5, 1500))), expected[5:1500])
+    assert torch.equal(whole(part.subset(torch.tensor([1400, 3]))), expected[[1400, 3]])
+    assert drawn == [(window.start, window.stop)]
+
+
+def test_a_window_that_does_not_fit_the_budget_is_not_kept_but_its_windows_may_be():
+    wide = GaussianMatrix(5000, 10, seed=4, memory_budget=100_000)
+    part = wide.subset(slice(500, 4500))
+    assert torch.equal(whole(part), whole(wide)[500:4500])
+    assert not part.fits_budget
+    assert part._kept is None
+    inner = part.subset(slice(100, 1100))
+    assert inner.fits_budget
+    assert torch.equal(whole(inner), whole(wide)[600:1600])
+
+
+def test_a_window_without_rows_has_no_chunks():
+    assert list(GaussianMatrix(5000, 10, seed=4, memory_budget=0).subset(slice(7, 7)).chunks()) == []
+
+
 @pytest.mark.parametrize(("text", "expected"), [("500MB", 500_000_000), ("1.5 GiB", 1610612736), (12, 12), ("0", 0)])
 def test_sizes_are_parsed(text, expected):
     assert parse_bytes(text) == expected

@@ -63,6 +63,7 @@ class GaussianMatrix:
         memory_budget: V is kept if it fits.
         device: where its rows are handed out.
         blocks: (first, step): the matrix of every so many blocks one, from the first; by default of all of them.
+        first_row: of a window of such a matrix: the number of its first row there.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class GaussianMatrix:
         memory_budget: int | float | str = "4GB",
         device: torch.device | str = "cpu",
         blocks: tuple[int, int] = (0, 1),
+        first_row: int = 0,
     ) -> None:
         if num_rows < 1 or num_columns < 1:
             raise InputError(f"a Gaussian matrix needs positive sizes, got {num_rows} x {num_columns}")
@@ -81,8 +83,13 @@ class GaussianMatrix:
         self.seed = int(seed)
         self.device = usable(device)
         self.memory_budget = parse_bytes(memory_budget)
-        self._first_block, self._block_step = blocks
+        self._blocks, self._first_row = blocks, first_row
         self._kept: torch.Tensor | None = None
+
+    @property
+    def is_defined_by_seed(self) -> bool:
+        """Whether its shape and seed say all of it: not a window from the middle, nor a process's part."""
+        return self._first_row == 0 and self._blocks == (0, 1)
 
     @property
     def fits_budget(self) -> bool:
@@ -91,35 +98,46 @@ class GaussianMatrix:
 
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yields (rows, V[rows]) from the first row to the last; the tensors are to be read only."""
-        if self.fits_budget and self._kept is None:
-            self._kept = self._generate(0, self.shape[0])
-        for rows in self._slices():
-            part = self._kept[rows] if self._kept is not None else self._generate(rows.start, rows.stop)
-            yield rows, part.to(dtype)
+        kept = self._keep() if self.fits_budget else None
+        first = self._first_row
+        for rows in _windows(first, first + self.shape[0], self.shape[1], self.memory_budget):
+            here = slice(rows.start - first, rows.stop - first)
+            part = kept[here] if kept is not None else self._generate(rows.start, rows.stop)
+            yield here, part.to(dtype)
 
     def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
-        """Some rows of V: a window is a view, a list of indices is gathered."""
+        """Some rows of V: a window is a view, or a matrix of its own that is kept if it fits; indices are gathered."""
         if self.fits_budget:
-            for _ in self.chunks():  # makes sure that V is kept
-                break
-            assert self._kept is not None
-            return DenseMatrix(self._kept[rows])
+            return DenseMatrix(self._keep()[rows])
         if isinstance(rows, slice):
-            return _Window(self, *rows.indices(self.shape[0])[:2])
+            start, stop, _ = rows.indices(self.shape[0])
+            if stop <= start:  # a process may hold none of the rows asked for
+                return DenseMatrix(torch.empty((0, self.shape[1]), device=self.device))
+            return GaussianMatrix(
+                stop - start,
+                self.shape[1],
+                self.seed,
+                memory_budget=self.memory_budget,
+                device=self.device,
+                blocks=self._blocks,
+                first_row=self._first_row + start,
+            )
         gathered = torch.empty((rows.numel(), self.shape[1]), device=self.device)
         for window, part in self.chunks():
             inside = ((rows >= window.start) & (rows < window.stop)).nonzero().squeeze(1)
             gathered[inside] = part[rows[inside] - window.start]
         return DenseMatrix(gathered)
 
-    def _slices(self) -> Iterator[slice]:
-        yield from _windows(0, self.shape[0], self.shape[1], self.memory_budget)
+    def _keep(self) -> torch.Tensor:
+        if self._kept is None:
+            self._kept = self._generate(self._first_row, self._first_row + self.shape[0])
+        return self._kept
 
     def _generate(self, start: int, stop: int) -> torch.Tensor:
         out = torch.empty((stop - start, self.shape[1]), dtype=torch.float32)  # on the CPU, whatever the device
 
         def fill(block: int) -> None:
-            number = self._first_block + block * self._block_step
+            number = self._blocks[0] + block * self._blocks[1]
             generator = torch.Generator().manual_seed(
                 (seed_for(self.seed, "random features") + number * _BLOCK_STRIDE) % 2**32
             )
@@ -162,29 +180,6 @@ class DenseMatrix:
     def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
         """Some rows: a window is a view, a list of indices is gathered."""
         return DenseMatrix(self._entries[rows])
-
-
-class _Window:
-    """Consecutive rows of a Gaussian matrix that is not kept."""
-
-    def __init__(self, whole: GaussianMatrix, start: int, stop: int) -> None:
-        self._whole, self._start = whole, start
-        self.shape = (stop - start, whole.shape[1])
-        self.device = whole.device
-
-    def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yields (rows, part), the rows counted from the window's start."""
-        stop = self._start + self.shape[0]
-        for rows in _windows(self._start, stop, self.shape[1], self._whole.memory_budget):
-            part = self._whole._generate(rows.start, rows.stop)
-            yield slice(rows.start - self._start, rows.stop - self._start), part.to(dtype)
-
-    def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
-        """Some rows of the window."""
-        if isinstance(rows, slice):
-            first, last, _ = rows.indices(self.shape[0])
-            return _Window(self._whole, self._start + first, self._start + last)
-        return self._whole.subset(rows + self._start)
 
 
 def _windows(start: int, stop: int, columns: int, budget: int) -> Iterator[slice]:

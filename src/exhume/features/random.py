@@ -120,7 +120,8 @@ class RandomFeatureMap:
 
     def to_json(self) -> dict[str, Any]:
         """The map in words: V is its seed."""
-        if not isinstance(self.matrix, GaussianMatrix) or self.coordinates is not WHOLE:
+        seeded = self.matrix if isinstance(self.matrix, GaussianMatrix) else None
+        if seeded is None or not seeded.is_defined_by_seed or self.coordinates is not WHOLE:
             raise InputError("only features of a whole seeded matrix can be described in words")
         if self.activation.name not in activations.names() or activations.get(self.activation.name) != self.activation:
             raise InputError(f"activation {self.activation.name!r} must be registered before it can be saved by name")
@@ -129,7 +130,7 @@ class RandomFeatureMap:
             "num_features": self.num_features,
             "input_dim": self.input_dim,
             "activation": self.activation.name,
-            "seed": self.matrix.seed,
+            "seed": seeded.seed,
             "dtype": str(self.dtype).removeprefix("torch."),
         }
 
