@@ -123,6 +123,18 @@ class Span:
             fixed=None if self.fixed is None else self.fixed[:, columns],
         )
 
+    def over(self, features: FeatureMap) -> Span:
+        """The same equation for another feature map over the same coordinates; losses keep their scale."""
+        return Span(
+            features,
+            self.displacement,
+            self.nuisance,
+            ridge=self.ridge,
+            squared_norm=self.squared_norm,
+            inactive_slope=self._inactive_slope,
+            fixed=self.fixed,
+        )
+
     def first_linear(self) -> torch.Tensor:
         """A first W (k, d): least squares of Theta on V, with V^T V at its mean (p/d) I."""
         assert isinstance(self.features, RowFeatureMap)

@@ -19,7 +19,7 @@ from scipy.optimize import linear_sum_assignment
 from exhume.attacks.floor import stands_clear
 from exhume.attacks.spectral import DENSE_DIM, random_rows, spectral_rows
 from exhume.features import RowFeatureMap
-from exhume.solvers import Inner, Patience, gauss_newton_step, levenberg_marquardt, move, onto_sphere
+from exhume.solvers import Inner, Patience, bounded, gauss_newton_step, levenberg_marquardt, move, onto_sphere
 from exhume.span import Point, Span
 
 # All constants below were chosen on sphere d=30, n=20 at p = 1.75dn to 5dn and CIFAR-10 n=10 at 3.25dn.
@@ -36,7 +36,7 @@ _ROUNDS = 4
 _SETTLED = 1e-3  # relative change of the loss below which two tries found the same minimum
 _FIRST_TRY = Patience(steps=15, tolerance=1e-5, window=5)
 _FREED = Patience(steps=40, tolerance=1e-5, window=5)
-_NORMS = (0.2, 4.0)  # shares of the radius that free norms stay between
+NORMS = (0.2, 4.0)  # shares of the radius that free norms stay between
 
 
 @dataclass
@@ -210,7 +210,7 @@ class Search:
         radius = None if self._freed(state) else self.radius
         step, _ = gauss_newton_step(part, point, state.damping, inner, radius)
         rows = move(part, point, step, radius)
-        state.rows = self._bounded(rows) if radius is None else rows
+        state.rows = bounded(rows, self.count, self.radius, NORMS) if radius is None else rows
         state.step += 1
         state.residual = math.sqrt(point.loss)
         state.recent.append(state.residual)
@@ -233,7 +233,7 @@ class Search:
         if self._free_norms and math.sqrt(point.loss) >= FOUND:
             point = self._solve(point.rows, _FREED, free=True)
             if self._freed(state):
-                state.rows = self._bounded(point.rows)
+                state.rows = bounded(point.rows, self.count, self.radius, NORMS)
         if state.best is None or point.loss < state.best[0]:
             state.best = (point.loss, point.rows)
         return point
@@ -244,13 +244,6 @@ class Search:
         Samples whose norms differ widely are found so; others are found on the sphere, by the even starts.
         """
         return self._free_norms and state.tight and state.start % 2 == 1
-
-    def _bounded(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows whose norms stay within reach of the radius: on a few coordinates they may run away."""
-        samples = rows[: self.count]
-        norms = samples.norm(dim=1, keepdim=True)
-        low, high = (bound * self.radius for bound in _NORMS)
-        return torch.cat([samples * (norms.clamp(low, high) / norms), rows[self.count :]])
 
     def rounds(self, point: Point, generator: torch.Generator, tries: int = _ROUNDS, *, free: bool = False) -> Point:
         """Adds rows from the residual's spectrum, solves, drops to `count`, solves; while it helps."""

@@ -30,7 +30,13 @@ def strongest_output(rows: torch.Tensor, features: FeatureMap) -> torch.Tensor:
 
 
 def moment_spectrum(
-    features: RowFeatureMap, weights: torch.Tensor, count: int, generator: torch.Generator
+    features: RowFeatureMap,
+    weights: torch.Tensor,
+    count: int,
+    generator: torch.Generator,
+    *,
+    sweeps: int = _SWEEPS,
+    spare: int = _OVERSAMPLE,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Eigenvalues and eigenvectors (columns) of V^T diag(weights) V less its mean diagonal.
 
@@ -41,23 +47,34 @@ def moment_spectrum(
         moment = features.second_moment(weights)
         moment.diagonal().sub_(moment.diagonal().mean())
         return torch.linalg.eigh(moment)
-    width = min(dim, count + _OVERSAMPLE)
+    width = min(dim, count + spare)
     trace = float(coordinates_of(features).sum(weights.sum())) / dim
     basis = torch.linalg.qr(random_rows(dim, width, generator, features))[0]  # (d, width)
-    for sweep in range(_SWEEPS + 1):
+    for sweep in range(sweeps + 1):
         image = features.pull_back(features.preactivate(basis.T) * weights).T - trace * basis
-        if sweep < _SWEEPS:
+        if sweep < sweeps:
             basis = torch.linalg.qr(image)[0]
     values, inner = torch.linalg.eigh(basis.T @ image)
     return values, basis @ inner
 
 
 def spectral_rows(
-    features: RowFeatureMap, residual: torch.Tensor, count: int, generator: torch.Generator
+    features: RowFeatureMap,
+    residual: torch.Tensor,
+    count: int,
+    generator: torch.Generator,
+    *,
+    sweeps: int = _SWEEPS,
+    spare: int = _OVERSAMPLE,
 ) -> torch.Tensor:
-    """`count` rows of norm sqrt(d) along the strongest second moments of a residual (k, p); random ones beyond d."""
+    """`count` rows of norm sqrt(d) along the strongest second moments of a residual (k, p); random ones beyond d.
+
+    Args:
+        sweeps, spare: of the randomised eigensolver: how often it iterates, and with how many vectors more.
+    """
     dim = features.input_dim
-    values, vectors = moment_spectrum(features, strongest_output(residual, features), count, generator)
+    weights = strongest_output(residual, features)
+    values, vectors = moment_spectrum(features, weights, count, generator, sweeps=sweeps, spare=spare)
     strongest = vectors[:, values.abs().argsort(descending=True)[:count]].T.contiguous()
     missing = count - strongest.shape[0]
     if missing > 0:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from exhume.activations import Activation
 from exhume.errors import InputError
 from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
+from exhume.features.random import RandomLinearisation
 from exhume.sharding import coordinates_of
 
 
@@ -148,6 +149,11 @@ class _CountedLinearisation:
     @property
     def features(self) -> torch.Tensor:
         return self._inner.features
+
+    @property
+    def slopes(self) -> torch.Tensor:
+        """act'(V x), (m, p), of maps of the form act(V x)."""
+        return cast(RandomLinearisation, self._inner).slopes
 
     def jvp(self, directions: torch.Tensor) -> torch.Tensor:
         self._owner._count(directions.shape[0])

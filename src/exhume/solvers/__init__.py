@@ -3,7 +3,7 @@
 from exhume.solvers.conjugate_gradient import Operator, conjugate_gradient
 from exhume.solvers.descent import DescentState, descend
 from exhume.solvers.gauss_newton import Course, Inner, Patience, gauss_newton_step, levenberg_marquardt, move
-from exhume.solvers.sphere import onto_sphere, tangent
+from exhume.solvers.sphere import bounded, onto_sphere, tangent
 
 __all__ = [
     "Course",
@@ -11,6 +11,7 @@ __all__ = [
     "Inner",
     "Operator",
     "Patience",
+    "bounded",
     "conjugate_gradient",
     "descend",
     "gauss_newton_step",

@@ -15,3 +15,11 @@ def tangent(rows: torch.Tensor, directions: torch.Tensor, count: int) -> torch.T
     on, along = rows[:count], directions[:count]
     flat = along - on * ((on * along).sum(1, keepdim=True) / (on * on).sum(1, keepdim=True))
     return flat if count == rows.shape[0] else torch.cat([flat, directions[count:]])
+
+
+def bounded(rows: torch.Tensor, count: int, radius: float, shares: tuple[float, float]) -> torch.Tensor:
+    """The first `count` rows with norms between two shares of a radius: on a few coordinates they may run away."""
+    samples = rows[:count]
+    norms = samples.norm(dim=1, keepdim=True)
+    low, high = (share * radius for share in shares)
+    return torch.cat([samples * (norms.clamp(low, high) / norms), rows[count:]])

@@ -1,0 +1,91 @@
+"""A small basis that grows: V B^T (p, r) kept for the rows of B, so that what lies in their span costs r/d of a pass."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from exhume.features.counted import CountedFeatures
+from exhume.features.gaussian import DenseMatrix
+from exhume.features.random import RandomFeatureMap
+
+# Singular values of unit rows below which a direction is taken for one that is there already.
+_SAME_DIRECTION = 1e-4
+_SAME_IN_SPAN = 1e-6
+
+
+class GrowingBasis:
+    """An orthonormal basis B (r, d) and the features of samples in its span.
+
+    Coordinates are scaled as in `reduced`: a sample of norm sqrt(d) has coordinates of norm sqrt(r).
+
+    Args:
+        features: of the form act(V x).
+        rows: (m, d) whose span is the first basis. One pass over them.
+    """
+
+    def __init__(self, features: CountedFeatures, rows: torch.Tensor) -> None:
+        self._whole = features
+        self._basis = torch.empty((0, features.input_dim), dtype=torch.float64, device=features.device)
+        held = features.coordinates.width(features.num_features)
+        self._entries = torch.empty((held, 0), dtype=features.dtype, device=features.device)  # scale V B^T
+        self.renew(rows[:0], rows)
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return int(self._basis.shape[0])
+
+    @property
+    def features(self) -> CountedFeatures:
+        """The map from coordinates; an application costs r/d of one of the whole map."""
+        inside = RandomFeatureMap(
+            DenseMatrix(self._entries),
+            self._whole.activation,
+            self._whole.dtype,
+            coordinates=self._whole.coordinates,
+        )
+        return self._whole.instead(inside, self.rank / self._whole.input_dim)
+
+    def lift(self, coordinates: torch.Tensor) -> torch.Tensor:
+        """Samples (m, d) from their coordinates (m, r)."""
+        return (self._scale * coordinates.double() @ self._basis).to(coordinates)
+
+    def lower(self, rows: torch.Tensor) -> torch.Tensor:
+        """Coordinates (m, r) of samples in the span."""
+        return (rows.double() @ self._basis.T / self._scale).to(rows)
+
+    def renew(self, kept: torch.Tensor, added: torch.Tensor) -> None:
+        """A new basis, of the span of some rows (m, d) in the old one's and of others.
+
+        V is read for what is new only: one pass over as many rows.
+        """
+        mixing = _directions(_unit(kept.double() @ self._basis.T), _SAME_IN_SPAN)  # (m, r)
+        old = mixing @ self._basis
+        fresh = _unit(added.double())
+        for _ in range(2):  # twice is enough
+            fresh = fresh - (fresh @ old.T) @ old
+        fresh = self._whole.coordinates.lead(_directions(fresh, _SAME_DIRECTION))
+        scale = math.sqrt(self._whole.input_dim / (len(old) + len(fresh)))
+        entries = self._entries.new_empty((self._entries.shape[0], len(old) + len(fresh)))
+        if len(old):
+            torch.mm(self._entries, (mixing.T * (scale / self._scale)).to(entries), out=entries[:, : len(old)])
+        entries[:, len(old) :] = self._whole.preactivate((fresh * scale).to(entries)).T
+        self._basis, self._entries = torch.cat([old, fresh]), entries
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt(self._whole.input_dim / max(self.rank, 1))
+
+
+def _unit(rows: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.normalize(rows, dim=1, eps=1e-30)
+
+
+def _directions(rows: torch.Tensor, least: float) -> torch.Tensor:
+    """An orthonormal basis of the span of rows, less what is small next to the largest."""
+    if not len(rows):
+        return rows
+    _, sizes, basis = torch.linalg.svd(rows, full_matrices=False)
+    return basis[sizes > least * max(float(sizes[0]), 1e-30)]
