@@ -230,6 +230,18 @@ class Target:
             whole=self.fingerprint,
         )
 
+    def subset(self, rows: slice | torch.Tensor) -> Target:
+        """The target on some of its coordinates: of the map and of the weights alike."""
+        here = coordinates_of(self.features).local(rows)
+        return Target(
+            self.features.subset(rows),
+            self.displacement[:, here],
+            self.knowledge,
+            self.input_shape,
+            trained_head=None if self.trained_head is None else self.trained_head[:, here],
+            whole=self.fingerprint,
+        )
+
     @property
     def _holds_initial_body(self) -> bool:
         return self.model is not None and any(not self.model.in_head(name) for name in self.model.initial)

@@ -1,7 +1,7 @@
 """The search of the exact attack where inputs are many and samples few: Gauss-Newton inside a small basis that grows.
 
 The samples span n of d dimensions. Every step adds their gradients and the strongest second moments of the residual to
-the current rows and the last move, about 3n directions, and solves there: on V B^T a pass costs r/d of a full one, and a
+the current rows and the last move, about 3n directions, and solves there: on V B^T a pass costs r/d of a full one, and
 few coordinates determine r n unknowns. What is left is about two full passes a step, gradient and new directions, each
 step worth one of conjugate gradients on the whole equation: near the samples the residual falls by sqrt(dn/p).
 """
@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from exhume.attacks.search import FOUND, NORMS, Outcome, drop_rows
 from exhume.attacks.spectral import random_rows, spectral_rows
 from exhume.features import CountedFeatures
+from exhume.features.counted import CountedLinearisation
 from exhume.features.growing_basis import GrowingBasis
 from exhume.solvers import Inner, Patience, bounded, levenberg_marquardt, onto_sphere
 from exhume.span import Point, Span
@@ -136,7 +137,8 @@ class BasisSearch:
 
     def _gradient(self, point: Point) -> torch.Tensor:
         """Gradients of the samples and of the linear part in the whole space, (n + j, d). One pass."""
-        cotangents = point.at.slopes[: self.count] * (point.coefficients @ point.residual)
+        slopes = cast(CountedLinearisation, point.at).slopes
+        cotangents = slopes[: self.count] * (point.coefficients @ point.residual)
         if self.span.num_linear:
             cotangents = torch.cat([cotangents, point.residual])
         return self._features.pull_back(cotangents)

@@ -10,6 +10,8 @@ import torch
 
 from exhume.attacks.ambiguities import Labelled, choose_signs, norms_and_labels
 from exhume.attacks.base import Attack, Problem, Proposal, counted
+from exhume.attacks.basis_search import LEAST_DIMS_PER_SAMPLE
+from exhume.attacks.coordinates import BY_SUBSETS, IN_A_BASIS, readings, witness
 from exhume.attacks.drift import drift_of, take_out_drift
 from exhume.attacks.monitor import Monitor
 from exhume.attacks.sample_count import drop_while_solved, estimate_samples, samples_by_rank, visible_directions
@@ -30,6 +32,8 @@ _BLIND_RESIDUAL = 0.05
 # Starts of the direct search where another search can take over.
 _DIRECT_STARTS = 1
 _DRIFT_RIDGE = 1e-7
+# Starts of the search on a part of the coordinates, before more of them are read.
+_STARTS_ON_A_PART = 2
 
 
 @dataclass(frozen=True)
@@ -97,22 +101,75 @@ class Exact(Attack):
         return replace(proposal, evidence=proposal.evidence | evidence | {"starts": outcome.starts})
 
     def _by_rows(self, problem: Problem, monitor: Monitor) -> Proposal:
-        """By the search that reads subsets of coordinates, for features of the form act(V x)."""
+        """By the searches that read subsets of coordinates, for features of the form act(V x)."""
         evidence: dict[str, Any] = {}
         if problem.num_samples is None:
             count, outcome, evidence = estimate_samples(problem, monitor)
         else:
             count = problem.num_samples
-            outcome = monitor.search(monitor.span_for(count), count)
+            outcome = self._search(problem, count, monitor)
             if outcome.found:
                 tried: list[list[float]] = []
                 count, outcome = drop_while_solved(monitor, count, outcome, tried, thorough=False)
                 evidence = {"residuals": tried} if tried else {}
-        proposal = finish(problem, count, outcome, monitor)
+        read, monitor.problem = monitor.problem, problem
+        if read is problem:
+            proposal = finish(problem, count, outcome, monitor)
+        else:
+            proposal = finish_on_a_part(problem, read, count, outcome, monitor)
         if problem.num_samples is not None and count < problem.num_samples:
             idle = f"Samples: {count} of the {problem.num_samples} looked for explain the weights; the rest was idle."
             proposal = replace(proposal, notes=(*proposal.notes, idle))
-        return replace(proposal, evidence=evidence | {"starts": outcome.starts})
+        return replace(proposal, evidence=proposal.evidence | evidence | {"starts": outcome.starts})
+
+    def _search(self, problem: Problem, count: int, monitor: Monitor) -> Outcome:
+        """Searches on a few of the coordinates, then on more; leaves those that were read last with the monitor."""
+        in_basis = fits_a_basis(problem, count)
+        rows = None
+        for read in readings(problem, IN_A_BASIS if in_basis else BY_SUBSETS):
+            monitor.problem = read
+            span = monitor.span_for(count)
+            outcome = monitor.in_basis(span, count) if in_basis else None
+            if outcome is not None:
+                if outcome.found or monitor.ended:
+                    break
+                rows = outcome.rows
+            last = read is problem
+            if last or not in_basis:
+                starts = self.max_starts if last else min(self.max_starts, _STARTS_ON_A_PART)
+                outcome = monitor.search(span, count, max_starts=starts, rows=rows)
+                if outcome.found or monitor.ended:
+                    break
+        assert outcome is not None
+        return outcome
+
+
+def finish_on_a_part(problem: Problem, read: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
+    """Finishes on the coordinates that were read, and lets the others say whether they agree.
+
+    Where they do not, or the search did not find the samples, all are read: there is noise, and more of them drown it.
+    """
+    if not outcome.found:
+        return finish(problem, count, outcome, monitor)
+    proposal = finish(read, count, outcome, monitor)
+    seen = witness(problem, read, proposal.samples)
+    if not seen.confirms:
+        return finish(problem, count, replace(outcome, found=False, reproduced=True), monitor)
+    labelled = _labelled(problem, proposal.samples, proposal.stop, seen.outputs)
+    coordinates = read.features.num_features
+    told = (
+        f"Coordinates: {coordinates} of {problem.features.num_features} were read; the others, read once, are "
+        f"explained to a relative residual of {seen.residual:.1e}."
+    )
+    return replace(
+        proposal,
+        samples=labelled.samples,
+        labels=labelled.labels if proposal.labels is not None else None,
+        norms_determined=labelled.norms_determined,
+        judged=read,
+        evidence={"coordinates": coordinates, "unread_residual": seen.residual},
+        notes=(*proposal.notes[:-1], labelled.note, told),
+    )
 
 
 def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
@@ -191,6 +248,12 @@ def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Pro
     )
 
 
+def fits_a_basis(problem: Problem, count: int) -> bool:
+    """Whether the samples span few of the input's dimensions, so that a search in a small basis pays."""
+    known = problem.target.knowledge.known_samples
+    return problem.features.input_dim >= LEAST_DIMS_PER_SAMPLE * count and not known
+
+
 def _affords_subsets(problem: Problem, count: int) -> bool:
     """Whether half of the coordinates determine more than a linear part and coefficients."""
     known, features = problem.target.knowledge.known_samples, problem.features
@@ -203,10 +266,11 @@ def _affords_double(target: Target) -> bool:
     return target.features.dtype == torch.float64 or wide <= _CHEAP_IN_DOUBLE
 
 
-def _labelled(problem: Problem, samples: torch.Tensor, stop: Stop) -> Labelled:
+def _labelled(problem: Problem, samples: torch.Tensor, stop: Stop, outputs: torch.Tensor | None = None) -> Labelled:
     """Norms and labels from the trained model's outputs; no norms if the search came to nothing."""
     features = problem.features.with_dtype(samples.dtype)
-    outputs = problem.target.outputs(features.forward(samples))
+    if outputs is None:
+        outputs = problem.target.outputs(features.forward(samples))
     equations, unknowns = counted(problem.target, len(samples))
     explained = stop.trusted or stop in (Stop.STRUCTURED, Stop.SIGNS_OPEN)
     credible = explained and equations > unknowns

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import torch
 
 from exhume.attacks.base import Problem, ProgressEvent, counted
+from exhume.attacks.basis_search import STEPS as BASIS_STEPS
+from exhume.attacks.basis_search import BasisSearch, BasisState
 from exhume.attacks.direct import STEPS_PER_START as DIRECT_STEPS
 from exhume.attacks.direct import DirectSearch, DirectState
 from exhume.attacks.search import STEPS_PER_START, Outcome, Search, SearchState
@@ -15,7 +17,8 @@ from exhume.features import RowFeatureMap
 from exhume.reconstruction import Stop
 from exhume.span import Point, Span
 
-State = TypeVar("State", SearchState, DirectState)
+State = TypeVar("State", SearchState, DirectState, BasisState)
+AnyState = SearchState | DirectState | BasisState
 
 
 class Monitor:
@@ -33,18 +36,23 @@ class Monitor:
         return working_span(self.problem, count)
 
     def search(
-        self, span: Span, count: int, *, max_starts: int | None = None, steps_per_start: int = STEPS_PER_START
+        self,
+        span: Span,
+        count: int,
+        *,
+        max_starts: int | None = None,
+        steps_per_start: int = STEPS_PER_START,
+        rows: torch.Tensor | None = None,
     ) -> Outcome:
-        """Runs a search for `count` samples, or resumes it if the checkpoint is of this one."""
+        """Runs a search for `count` samples, at first from `rows`, or resumes it if the checkpoint is of this one."""
         self._searches += 1
         self.problem.features.ledger.unit_rows = count
-        assert isinstance(span.features, RowFeatureMap)
-        activation, unknowns = span.features.activation, counted(self.problem.target, count)[1]
+        unknowns = counted(self.problem.target, count)[1]
         search = Search(
             span,
             count,
             floor_unknowns=unknowns if self.problem.target.trained_head is not None else None,
-            spectral=abs(float(activation.hermite(2)[2])) > HERMITE_ZERO,
+            spectral=_has_second_moment(span),
             radius=self.problem.radius,
             free_norms=self.problem.norms_open,
             max_starts=max_starts or self._max_starts,
@@ -52,7 +60,28 @@ class Monitor:
             keep_going=self._keep_going,
             within_budget=self.within_budget,
         )
-        return search.run(self._resumed(SearchState) or search.begin(self.problem.generator))
+        state = self._resumed(SearchState)
+        if state is None:
+            generator = self.problem.generator
+            state = search.begin(generator) if rows is None else SearchState(rows, generator)
+        return search.run(state)
+
+    def in_basis(self, span: Span, count: int) -> Outcome | None:
+        """Runs a search in a growing basis, or resumes it; None if the run that is resumed has that behind it."""
+        self._searches += 1
+        saved = self.problem.checkpoint.load()
+        if saved is not None and saved[1]["search"] > self._searches:
+            return None
+        self.problem.features.ledger.unit_rows = count
+        search = BasisSearch(
+            span,
+            count,
+            spectral=_has_second_moment(span),
+            radius=self.problem.radius,
+            free_norms=self.problem.norms_open,
+            keep_going=self._keep_going,
+        )
+        return search.run(self._resumed(BasisState) or search.begin(self.problem.generator))
 
     def direct(self, count: int, max_starts: int) -> Outcome:
         """Runs a direct search for `count` samples, or resumes it if the checkpoint is of this one."""
@@ -91,15 +120,16 @@ class Monitor:
 
     def history_in_passes(self, count: int) -> dict[str, list[float]]:
         """The history with its work in passes over `count` samples."""
-        unit = count * self.problem.features.num_features
+        unit = count * self.problem.features.ledger.num_features
         passes = [work / unit for work in self.history["work"]]
         return {"step": self.history["step"], "loss": self.history["loss"], "passes": passes}
 
-    def _keep_going(self, state: SearchState | DirectState) -> bool:
+    def _keep_going(self, state: AnyState) -> bool:
         problem, loss = self.problem, state.residual**2
         self.note(loss)
-        each = DIRECT_STEPS if isinstance(state, DirectState) else STEPS_PER_START
-        total, done = self._max_starts * each, (state.start - 1) * each + state.step
+        each = {DirectState: DIRECT_STEPS, BasisState: BASIS_STEPS}.get(type(state), STEPS_PER_START)
+        starts = 1 if isinstance(state, BasisState) else self._max_starts
+        total, done = starts * each, (state.start - 1) * each + state.step
         problem.progress(ProgressEvent(done, total, loss, problem.features.ledger.passes))
         problem.checkpoint.save_if_due(lambda: self._saved(state))
         self.steps += 1
@@ -110,7 +140,7 @@ class Monitor:
         self.ended = self.ended or self.problem.spent()
         return self.ended is None
 
-    def _saved(self, state: SearchState | DirectState) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    def _saved(self, state: AnyState) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         tensors, numbers = state.save()
         ledger = self.problem.features.ledger
         numbers |= {"search": self._searches, "steps": self.steps, "work": ledger.work}
@@ -128,3 +158,9 @@ class Monitor:
         self.problem.generator.set_state(state.generator.get_state())
         state.generator = self.problem.generator
         return state
+
+
+def _has_second_moment(span: Span) -> bool:
+    """Whether second moments know the samples: not for odd activations."""
+    assert isinstance(span.features, RowFeatureMap)
+    return abs(float(span.features.activation.hermite(2)[2])) > HERMITE_ZERO

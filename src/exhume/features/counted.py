@@ -61,7 +61,7 @@ class CountedFeatures:
     def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0, linear_rows: int = 0) -> Linearisation:
         """Phi(X) and its counted derivative."""
         self._count(inputs.shape[0])
-        return _CountedLinearisation(self._map.linearise(inputs, inactive_slope, linear_rows), self)
+        return CountedLinearisation(self._map.linearise(inputs, inactive_slope, linear_rows), self)
 
     def refund(self, rows: int) -> None:
         """Takes an application off the count."""
@@ -142,7 +142,9 @@ class CountedFeatures:
         self.ledger.add(rows * self._cost, self.num_features)
 
 
-class _CountedLinearisation:
+class CountedLinearisation:
+    """A linearisation whose applications are counted."""
+
     def __init__(self, inner: Linearisation, owner: CountedFeatures) -> None:
         self._inner, self._owner = inner, owner
 

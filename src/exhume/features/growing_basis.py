@@ -1,4 +1,4 @@
-"""A small basis that grows: V B^T (p, r) kept for the rows of B, so that what lies in their span costs r/d of a pass."""
+"""A small basis that grows: V B^T (p, r) is kept, so that features of samples in its span cost r/d of a pass."""
 
 from __future__ import annotations
 
