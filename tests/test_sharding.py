@@ -141,6 +141,16 @@ def test_features_that_are_not_rows_of_a_matrix_and_parts_of_parts_are_refused()
         target_of(4, 2, 40).sharded(Processes(0, 41))
 
 
+@pytest.mark.parametrize(
+    ("device", "complaint"), [("cuda", "process 99 of this machine has no GPU"), ("tpu", "valid: cpu")]
+)
+def test_processes_without_a_device_to_compute_on_are_told_so(monkeypatch, device, complaint):
+    for name, value in (("RANK", "99"), ("LOCAL_RANK", "99"), ("WORLD_SIZE", "100"), ("MASTER_ADDR", "localhost")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=complaint):
+        sharding.initialise(device)
+
+
 def test_one_process_is_given_the_target_itself():
     target = target_of(4, 2, 40)
     assert sharding.initialise() is sharding.ALONE

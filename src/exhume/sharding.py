@@ -24,6 +24,7 @@ TIMEOUT = 600.0
 # A process holds so many stripes of coordinates at least, so that any window of coordinates is split about evenly.
 _STRIPES = 16
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR")  # in the environment of a process that it starts
 
 
 # What to do then.
@@ -129,13 +130,14 @@ def initialise(device: torch.device | str = "cpu", timeout: float = TIMEOUT) -> 
     """
     if not timeout > 0:
         raise InputError(f"the timeout must be a positive number of seconds, got {timeout}")
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 and not dist.is_initialized():
+    launched = all(name in os.environ for name in _BY_TORCHRUN) and os.environ["WORLD_SIZE"] != "1"
+    if not launched and not dist.is_initialized():
         return ALONE
-    kind = torch.device(device).type
+    kind = str(device).split(":")[0]
     if kind not in _BACKENDS:
         raise InputError(f"several processes cannot compute on {kind!r}; valid: {', '.join(_BACKENDS)}")
     if kind == "cuda":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        _take_gpu(int(os.environ.get("LOCAL_RANK", "0")))
     if not dist.is_initialized():
         try:
             dist.init_process_group(_BACKENDS[kind], timeout=timedelta(seconds=timeout))
@@ -143,6 +145,14 @@ def initialise(device: torch.device | str = "cpu", timeout: float = TIMEOUT) -> 
             raise LostRank(f"the processes did not find each other: {brief(error)}") from error
     where = torch.device("cuda", torch.cuda.current_device()) if kind == "cuda" else torch.device("cpu")
     return Processes(dist.get_rank(), dist.get_world_size(), where)
+
+
+def _take_gpu(number: int) -> None:
+    """Makes "cuda" mean the GPU of that number; every process of a machine needs its own."""
+    there = torch.cuda.device_count()
+    if number >= there:
+        raise InputError(f"process {number} of this machine has no GPU: there are {there}, and each needs its own")
+    torch.cuda.set_device(number)
 
 
 class Coordinates:
