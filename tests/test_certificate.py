@@ -32,7 +32,18 @@ def solved():
 def test_smallest_singular_value_is_that_of_the_dense_jacobian(solved):
     span, point, dense = solved
     expected = math.sqrt(float(torch.linalg.eigvalsh(dense)[0]))
-    assert certificate.smallest_singular_value(span, point, False, seed=0) == pytest.approx(expected, rel=0.02)
+    assert certificate.Explored(span, point, False).smallest_singular_value() == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("norm_is_open", [False, True])
+def test_the_solves_alone_tell_the_smallest_singular_value_nearly(solved, monkeypatch, norm_is_open):
+    span, point, _ = solved
+    exactly = certificate.Explored(span, point, norm_is_open).smallest_singular_value()
+    monkeypatch.setattr(certificate, "_DENSE", 0)
+    explored = certificate.Explored(span, point, norm_is_open)
+    certificate.predict_errors(explored, span, point, 150, seed=0)
+    monkeypatch.setattr(Span, "normal", None)  # no further pass
+    assert exactly * (1 - 1e-6) <= explored.smallest_singular_value() <= 1.1 * exactly
 
 
 def test_predicted_errors_are_the_dense_covariance_and_the_step_left(solved, monkeypatch):
@@ -45,7 +56,8 @@ def test_predicted_errors_are_the_dense_covariance_and_the_step_left(solved, mon
     traces = inverse.diagonal().reshape(SAMPLES, DIM).sum(1)
     left = (inverse @ span.gradient(point).reshape(-1)).reshape(SAMPLES, DIM).square().sum(1)
     expected = (left + variance * traces).sqrt() / math.sqrt(DIM)
-    predicted = torch.tensor(certificate.predict_errors(span, point, surplus, False, seed=0), dtype=torch.float64)
+    explored = certificate.Explored(span, point, False)
+    predicted = torch.tensor(certificate.predict_errors(explored, span, point, surplus, seed=0), dtype=torch.float64)
     torch.testing.assert_close(predicted, expected, rtol=0.15, atol=0)
 
 

@@ -8,15 +8,11 @@ s^2 (J^T P J)^-1, and the residual itself measures s^2 = ||P Theta||^2 / (equati
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, lobpcg
 
-from exhume.solvers import Operator, conjugate_gradient, tangent
+from exhume.solvers import conjugate_gradient, tangent
 from exhume.span import Point, Span
 
 EXACT, APPROXIMATE, FAILED = "exact", "approximate", "failed"
@@ -28,9 +24,9 @@ _SOLVER_PRECISION = 1e-13
 # Random probes of the inverse: enough that probes x dimensions average the noise of the estimate out.
 _PROBE_COORDINATES = 256
 _SOLVE_STEPS, _SOLVE_TOLERANCE = 60, 0.03
-# Iterations for the smallest singular value: until it has converged where that is cheap, else a few.
-_EIGEN_STEPS, _EIGEN_STEPS_LARGE, _LARGE = 60, 12, 2048
 _DENSE = 64  # unknowns up to which the matrix is written out
+# Of the directions that solves went along, those that are combinations of the others up to rounding say nothing more.
+_DEPENDENT = 1e-10
 # A singular value below this share of a typical one is zero: moving the samples along it changes nothing.
 _FLAT = 1e-5
 # Samples so much alike, whose coefficients are so nearly parallel, are told apart by what drift or noise hides: a fit
@@ -128,10 +124,11 @@ def certify(
             "other samples may explain the weights as well."
         )
         return Certificate(equations, unknowns, residual, floor, None, (), FAILED, reason, drift_floor)
-    errors = predict_errors(span, point, equations - unknowns, norm_is_open, seed)
+    normal = Explored(span, point, norm_is_open)
+    errors = predict_errors(normal, span, point, equations - unknowns, seed)
     if drift_errors:
         errors = tuple(max(pair) for pair in zip(errors, drift_errors, strict=True))
-    smallest = smallest_singular_value(span, point, norm_is_open, seed)
+    smallest = normal.smallest_singular_value()
     at_floor = residual <= _FLOOR_FACTOR * floor
     if not at_floor:
         errors = tuple(max(pair) for pair in zip(errors, mixing_errors(point), strict=True))
@@ -187,82 +184,84 @@ def cancellation(span: Span, point: Point) -> float:
     return max(1.0, math.sqrt(max(float(terms.sum(dtype=torch.float64)), whole) / span.squared_norm))
 
 
-def predict_errors(span: Span, point: Point, surplus: int, norm_is_open: bool, seed: int) -> tuple[float, ...]:
+class Explored:
+    """J^T P J on the tangent space, which remembers where it was applied and what that tells of its spectrum.
+
+    Args:
+        span, point: the equation and where it is linearised.
+        norm_is_open: whether only directions are compared.
+    """
+
+    def __init__(self, span: Span, point: Point, norm_is_open: bool) -> None:
+        self._span, self._point, self._norm_is_open = span, point, norm_is_open
+        self._directions: list[torch.Tensor] = []
+        self._images: list[torch.Tensor] = []
+        mean = span.mean_normal(point)
+        scale = torch.finfo(point.samples.dtype).eps * mean.diagonal()
+        self._inverse = torch.linalg.inv(mean + torch.diag(scale + 1e-14 * mean.diagonal().mean())).to(point.samples)
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """J^T P J rows. Two passes."""
+        image = self.flat(self._span.normal(self._point, rows))
+        self._directions.append(rows)
+        self._images.append(image)
+        return image
+
+    def flat(self, rows: torch.Tensor) -> torch.Tensor:
+        """Projection onto the tangent space, if only directions are compared."""
+        return tangent(self._point.samples, rows, self._point.num_samples) if self._norm_is_open else rows
+
+    def solve(self, goal: torch.Tensor) -> torch.Tensor:
+        """(J^T P J)^-1 goal, nearly."""
+        return conjugate_gradient(
+            self,
+            goal,
+            lambda rows: self.flat(self._inverse @ rows),
+            max_steps=_SOLVE_STEPS,
+            tolerance=_SOLVE_TOLERANCE,
+            agree=self._span.coordinates.agree,
+        )[0]
+
+    def smallest_singular_value(self) -> float:
+        """sigma_min of J: exact for few unknowns, else from above, without any pass.
+
+        Solves for random goals are inverse iterations: the directions they went along nearly hold the flattest one, and
+        the smallest eigenvalue of J^T P J on their span (Rayleigh and Ritz) is close to its smallest.
+        """
+        point = self._point
+        if point.samples.numel() <= _DENSE:
+            basis = torch.eye(point.samples.numel()).to(point.samples).reshape(-1, *point.samples.shape)
+            dense = torch.stack([self(self.flat(direction)).reshape(-1) for direction in basis]).double()
+            # Directions along the samples themselves are not moved: as many zeros come first.
+            zeros = point.num_samples if self._norm_is_open else 0
+            return math.sqrt(max(float(torch.linalg.eigvalsh(0.5 * (dense + dense.T))[zeros]), 0.0))
+        directions = torch.stack([rows.reshape(-1) for rows in self._directions]).double()  # (m, nd)
+        norms = torch.linalg.vector_norm(directions, dim=1, keepdim=True)
+        images = torch.stack([rows.reshape(-1) for rows in self._images]).double() / norms
+        directions = directions / norms
+        sizes, vectors = torch.linalg.eigh(directions @ directions.T)
+        apart = sizes > _DEPENDENT * sizes[-1]
+        orthonormal = vectors[:, apart] / sizes[apart].sqrt()
+        small = orthonormal.T @ (directions @ images.T) @ orthonormal
+        return math.sqrt(max(float(torch.linalg.eigvalsh(0.5 * (small + small.T))[0]), 0.0))
+
+
+def predict_errors(normal: Explored, span: Span, point: Point, surplus: int, seed: int) -> tuple[float, ...]:
     """For every sample the root of ||D_i||^2 + s^2 tr[(J^T P J)^-1]_ii, over its norm.
 
     D is the Gauss-Newton step that is left to go (zero at a minimum), the trace is estimated from random signs
     (Hutchinson 1990), and s^2 is the residual's variance for each surplus equation.
     """
-    operator, precondition = _operators(span, point, norm_is_open)
     generator = torch.Generator().manual_seed(seed)
     variance = point.loss * span.squared_norm / surplus
     shape = point.samples.shape
-
-    def solve(goal: torch.Tensor) -> torch.Tensor:
-        return conjugate_gradient(
-            operator,
-            goal,
-            precondition,
-            max_steps=_SOLVE_STEPS,
-            tolerance=_SOLVE_TOLERANCE,
-            agree=span.coordinates.agree,
-        )[0]
-
-    flat = _flat(point, norm_is_open)
-    left = solve(flat(span.gradient(point))).double().square().sum(1)  # (n,)
+    left = normal.solve(normal.flat(span.gradient(point))).double().square().sum(1)  # (n,)
     traces = torch.zeros(shape[0], dtype=torch.float64, device=left.device)
     probes = max(1, -(-_PROBE_COORDINATES // shape[1]))
     for _ in range(probes):
         signs = torch.randint(0, 2, shape, generator=generator).to(point.samples) * 2 - 1
-        probe = flat(signs)
-        traces += (probe * solve(probe)).double().sum(1).clamp_min(0) / probes
+        probe = normal.flat(signs)
+        traces += (probe * normal.solve(probe)).double().sum(1).clamp_min(0) / probes
     norms = torch.linalg.vector_norm(point.samples.double(), dim=1)
     errors = (left + variance * traces).sqrt() / norms
     return tuple(errors.clamp_max(_GUESS).tolist())
-
-
-def smallest_singular_value(span: Span, point: Point, norm_is_open: bool, seed: int) -> float:
-    """sigma_min of J, by preconditioned conjugate-gradient iterations for the smallest eigenvalue of J^T P J.
-
-    Matrix-free (Knyazev 2001). For many unknowns only a few iterations are made: an estimate from above.
-    """
-    operator, precondition = _operators(span, point, norm_is_open)
-    shape, like = point.samples.shape, point.samples
-    if shape.numel() <= _DENSE:
-        basis = torch.eye(shape.numel(), dtype=like.dtype, device=like.device).reshape(-1, *shape)
-        dense = torch.stack([operator(direction).reshape(-1) for direction in basis]).double()
-        # Directions along the samples themselves are not moved: as many zeros come first.
-        zeros = shape[0] if norm_is_open else 0
-        return math.sqrt(max(float(torch.linalg.eigvalsh(0.5 * (dense + dense.T))[zeros]), 0.0))
-
-    def wrap(apply: Operator) -> LinearOperator:
-        def on_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:
-            rows = torch.from_numpy(np.ascontiguousarray(columns.reshape(shape))).to(like)
-            return apply(rows).double().cpu().numpy().reshape(-1, 1)
-
-        size = shape[0] * shape[1]
-        return LinearOperator((size, size), matvec=on_columns, matmat=on_columns, dtype=np.float64)
-
-    steps = _EIGEN_STEPS if shape.numel() <= _LARGE else _EIGEN_STEPS_LARGE
-    start = _flat(point, norm_is_open)(torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(like))
-    first = precondition(start).double().cpu().numpy().reshape(-1, 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that it stopped before its tolerance: it is meant to
-        values, _ = lobpcg(wrap(operator), first, M=wrap(precondition), largest=False, maxiter=steps, tol=1e-6)
-    return math.sqrt(max(float(values[0]), 0.0))
-
-
-def _flat(point: Point, norm_is_open: bool) -> Operator:
-    """Projection onto the tangent space, if only directions are compared."""
-    if not norm_is_open:
-        return lambda rows: rows
-    return lambda rows: tangent(point.samples, rows, point.num_samples)
-
-
-def _operators(span: Span, point: Point, norm_is_open: bool) -> tuple[Operator, Operator]:
-    """J^T P J on the tangent space, and its preconditioner."""
-    flat = _flat(point, norm_is_open)
-    mean = span.mean_normal(point)
-    scale = torch.finfo(point.samples.dtype).eps * mean.diagonal()
-    inverse = torch.linalg.inv(mean + torch.diag(scale + 1e-14 * mean.diagonal().mean())).to(point.samples)
-    return lambda rows: flat(span.normal(point, rows)), lambda rows: flat(inverse @ rows)
