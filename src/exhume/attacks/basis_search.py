@@ -23,16 +23,24 @@ from exhume.features.growing_basis import GrowingBasis
 from exhume.solvers import Inner, Patience, bounded, levenberg_marquardt, onto_sphere
 from exhume.span import Point, Span
 
+# A basis pays where it is small: inputs per sample, and inputs, at least.
+_DIMS_PER_SAMPLE, _DIMS = 10, 256
 # All constants below were chosen on CIFAR-10 at 16 x 16, n = 30 and 10, p = 3dn, and on the sphere d = 768, n = 20.
 STEPS = 120
-LEAST_DIMS_PER_SAMPLE = 10  # inputs per sample from which the basis is small enough to pay
 _FIRST_DIRECTIONS, _FIRST_ROWS = 1.5, 1.3  # in samples: how many spectral directions and rows the first basis has
 _HIDDEN_SHARE, _HIDDEN_ABOVE = 0.12, 2e-3  # rows for hidden samples, and the residual down to which they are added
-_EQUATIONS = 15  # per unknown, for a solve inside the basis
+# Equations per unknown for a solve inside the basis: so many times (d/n)^2, which keeps such solves as cheap as full
+# passes are, between two limits; more where the search has stalled.
+_EQUATIONS, _FEWEST_EQUATIONS, _MOST_EQUATIONS, _STALLED_EQUATIONS = 0.004, 3.0, 15.0, 3.0
 _STALLED, _MOST_STALLS = 0.85, 4
 _SOLVE, _WIDE = Patience(2, 1e-7, window=2, fall=0.9), Patience(3, 1e-7, window=3, fall=0.95)
 _WIDE_STALLED = Patience(10, 1e-7, window=5)
 _INNER, _INNER_STALLED = Inner(5, 0.1), Inner(10, 0.1)
+
+
+def fits(dim: int, count: int) -> bool:
+    """Whether so many samples span few of the input's dimensions, so that a search in a small basis pays."""
+    return dim >= max(_DIMS, _DIMS_PER_SAMPLE * count)
 
 
 @dataclass
@@ -88,6 +96,8 @@ class BasisSearch:
         assert isinstance(span.features, CountedFeatures)
         self.span, self.count, self._features = span, count, span.features
         self._spectral, self.radius, self._free_norms, self._keep_going = spectral, radius, free_norms, keep_going
+        balanced = _EQUATIONS * (span.features.input_dim / count) ** 2
+        self._equations = max(_FEWEST_EQUATIONS, min(_MOST_EQUATIONS, balanced))
 
     def begin(self, generator: torch.Generator) -> BasisState:
         """Spectral rows, more than there are samples, solved in their own span and cut down to `count`."""
@@ -99,8 +109,9 @@ class BasisSearch:
         found = spectral_rows(self._features, self.span.without_nuisance(), wanted, generator, sweeps=1, spare=0)
         basis = GrowingBasis(self._features, self._with_linear(found))
         more = found[: max(self.count, min(wanted, math.ceil(_FIRST_ROWS * self.count)))]
-        rows = self._solve(basis, self._with_linear(more), generator, _WIDE, _INNER, free=False)
-        return BasisState(rows, rows[:0], generator)
+        state = BasisState(self._with_linear(more), found[:0], generator)
+        state.rows = self._solve(basis, state.rows, state, _WIDE)
+        return state
 
     def run(self, state: BasisState) -> Outcome:
         """Searches until the residual collapses or does not fall any more."""
@@ -129,9 +140,8 @@ class BasisSearch:
         del point
         if len(hidden):
             wide = torch.cat([rows[: self.count], hidden, rows[self.count :]])
-            patience, inner = (_WIDE_STALLED, _INNER_STALLED) if state.stalls else (_WIDE, _INNER)
-            rows = self._solve(basis, wide, state.generator, patience, inner, free=state.free)
-        rows = self._solve(basis, rows, state.generator, _SOLVE, _INNER, free=state.free)
+            rows = self._solve(basis, wide, state, _WIDE_STALLED if state.stalls else _WIDE)
+        rows = self._solve(basis, rows, state, _SOLVE)
         state.rows, state.moved = rows, rows - state.rows
         state.step += 1
 
@@ -156,19 +166,12 @@ class BasisSearch:
         """The equation for samples in the span of the basis."""
         return self.span.over(basis.features)
 
-    def _solve(
-        self,
-        basis: GrowingBasis,
-        rows: torch.Tensor,
-        generator: torch.Generator,
-        patience: Patience,
-        inner: Inner,
-        *,
-        free: bool,
-    ) -> torch.Tensor:
+    def _solve(self, basis: GrowingBasis, rows: torch.Tensor, state: BasisState, patience: Patience) -> torch.Tensor:
         """Levenberg-Marquardt in the basis, on as many coordinates as it takes, and down to `count` samples."""
+        free, inner = state.free, _INNER_STALLED if state.stalls else _INNER
         samples = rows.shape[0] - self.span.num_linear
-        inside = self._inside(basis).subset(self._draw(_EQUATIONS * basis.rank * samples, generator))
+        equations = self._equations * (_STALLED_EQUATIONS if state.stalls else 1) * basis.rank * samples
+        inside = self._inside(basis).subset(self._draw(equations, state.generator))
         scale = math.sqrt(basis.rank / self._features.input_dim)
         radius = None if free else scale * self.radius
         lowered = basis.lower(rows)
@@ -178,7 +181,7 @@ class BasisSearch:
         kept = basis.lift(drop_rows(point, self.count))
         return bounded(kept, self.count, self.radius, NORMS) if free else kept
 
-    def _draw(self, equations: int, generator: torch.Generator) -> slice:
+    def _draw(self, equations: float, generator: torch.Generator) -> slice:
         """A random window of so many coordinates, or all."""
         width = self._features.num_features
         size = min(width, math.ceil(equations / self.span.num_outputs))

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from exhume.attacks import basis_search
 from exhume.attacks.ambiguities import Labelled, choose_signs, norms_and_labels
 from exhume.attacks.base import Attack, Problem, Proposal, counted
-from exhume.attacks.basis_search import LEAST_DIMS_PER_SAMPLE
 from exhume.attacks.coordinates import BY_SUBSETS, IN_A_BASIS, readings, witness
 from exhume.attacks.drift import drift_of, take_out_drift
 from exhume.attacks.monitor import Monitor
@@ -124,7 +124,7 @@ class Exact(Attack):
 
     def _search(self, problem: Problem, count: int, monitor: Monitor) -> Outcome:
         """Searches on a few of the coordinates, then on more; leaves those that were read last with the monitor."""
-        in_basis = fits_a_basis(problem, count)
+        in_basis = basis_search.fits(problem.features.input_dim, count) and not problem.target.knowledge.known_samples
         rows = None
         for read in readings(problem, IN_A_BASIS if in_basis else BY_SUBSETS):
             monitor.problem = read
@@ -246,12 +246,6 @@ def finish_directly(problem: Problem, outcome: Outcome, monitor: Monitor) -> Pro
         history=monitor.history_in_passes(samples.shape[0]),
         notes=(*notes, labelled.note),
     )
-
-
-def fits_a_basis(problem: Problem, count: int) -> bool:
-    """Whether the samples span few of the input's dimensions, so that a search in a small basis pays."""
-    known = problem.target.knowledge.known_samples
-    return problem.features.input_dim >= LEAST_DIMS_PER_SAMPLE * count and not known
 
 
 def _affords_subsets(problem: Problem, count: int) -> bool:
