@@ -1,10 +1,15 @@
 """The span equation against dense oracles: projection, gradient, Gauss-Newton operator, preconditioner."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from exhume import activations
 from exhume.features import GaussianMatrix, RandomFeatureMap
+from exhume.features import random as random_features
+from exhume.features.counted import CountedFeatures
+from exhume.features.weighted import weighted_jvp, weighted_vjp
 from exhume.nuisance import Nuisance
 from exhume.span import Span
 
@@ -156,3 +161,26 @@ def test_no_large_matrix_is_formed():
     with Watch():
         span.normal(span.at(rows), rows)
     assert largest <= 12 * 20_000
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("counted", [False, True])
+def test_weighted_derivatives_are_those_of_single_samples_summed(outputs, counted, monkeypatch):
+    monkeypatch.setattr(random_features, "_CACHED", 2000)
+    monkeypatch.setattr(random_features, "_LEAST_ROWS", 64)
+    features = RandomFeatureMap(GaussianMatrix(500, 7, seed=0), "relu", torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    draw = partial(torch.randn, generator=generator, dtype=torch.float64)
+    at = (CountedFeatures.open(features, 5) if counted else features).linearise(draw(5, 7), linear_rows=1)
+    weights, directions, cotangents = draw(5, outputs), draw(5, 7), draw(outputs, 500)
+    torch.testing.assert_close(weighted_jvp(at, weights, directions), weights.T @ at.jvp(directions))
+    torch.testing.assert_close(weighted_vjp(at, weights, cotangents), at.vjp(weights @ cotangents))
+
+
+def test_a_weighted_moment_is_two_passes_over_v():
+    features = CountedFeatures.open(RandomFeatureMap(GaussianMatrix(500, 7, seed=0), "relu", torch.float64), 2)
+    generator = torch.Generator().manual_seed(1)
+    basis, weights = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((2, 7), (500,)))
+    moment = features.weighted_moment(basis, weights)
+    assert features.ledger.passes == 2
+    torch.testing.assert_close(moment, features.pull_back(features.preactivate(basis) * weights))

@@ -14,6 +14,7 @@ from typing import cast
 import torch
 
 from exhume.features import FeatureMap, Linearisation, RowFeatureMap
+from exhume.features.weighted import weighted_jvp, weighted_vjp
 from exhume.nuisance import Nuisance, NuisanceBasis, cholesky
 from exhume.sharding import coordinates_of
 
@@ -182,16 +183,11 @@ class Span:
 
     def jacobian(self, point: Point, directions: torch.Tensor) -> torch.Tensor:
         """sum_i a_i J_i D_i before projection: (n + j, d) -> (k, p). One pass."""
-        moved = point.at.jvp(directions)
-        change = point.coefficients.T @ moved[: point.num_samples]
-        return change + moved[point.num_samples :] if self.num_linear else change
+        return weighted_jvp(point.at, self._weights(point), directions)
 
     def adjoint(self, point: Point, change: torch.Tensor) -> torch.Tensor:
         """The adjoint of `jacobian`: (k, p) -> (n + j, d). One pass."""
-        cotangents = point.coefficients @ change
-        if self.num_linear:
-            cotangents = torch.cat([cotangents, change])
-        return point.at.vjp(cotangents)
+        return weighted_vjp(point.at, self._weights(point), change)
 
     def normal(self, point: Point, directions: torch.Tensor) -> torch.Tensor:
         """The Gauss-Newton operator J^T P J D. Two passes."""
@@ -219,6 +215,12 @@ class Span:
             kernel = kernel - mean_slope**2 * (self.features.num_features / self.features.input_dim)
         weights = point.coefficients.double()
         return (weights @ weights.T) * kernel
+
+    def _weights(self, point: Point) -> torch.Tensor:
+        """What every row's change counts with in the outputs, (n + j, k): A, and 1 for each row of W in its own."""
+        if not self.num_linear:
+            return point.coefficients
+        return torch.cat([point.coefficients, torch.eye(self.num_linear).to(point.coefficients)])
 
     def _reference(self) -> float:
         return self.squared_size(self.without_nuisance())

@@ -51,7 +51,7 @@ def moment_spectrum(
     trace = float(coordinates_of(features).sum(weights.sum())) / dim
     basis = torch.linalg.qr(random_rows(dim, width, generator, features))[0]  # (d, width)
     for sweep in range(sweeps + 1):
-        image = features.pull_back(features.preactivate(basis.T) * weights).T - trace * basis
+        image = features.weighted_moment(basis.T, weights).T - trace * basis
         if sweep < sweeps:
             basis = torch.linalg.qr(image)[0]
     values, inner = torch.linalg.eigh(basis.T @ image)

@@ -111,6 +111,9 @@ class RowFeatureMap(FeatureMap, Protocol):
     def pull_back(self, cotangents: torch.Tensor) -> torch.Tensor:
         """V^T c: (m, p) -> (m, d). One feature pass."""
 
+    def weighted_moment(self, basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """V^T diag(weights) V b for every row b: (m, d), (p,) -> (m, d). Two feature passes, one read of V."""
+
     def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
         """V^T diag(weights) V, (d, d); the cost of d rows."""
 

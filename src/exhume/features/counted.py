@@ -12,6 +12,7 @@ from exhume.activations import Activation
 from exhume.errors import InputError
 from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
 from exhume.features.random import RandomLinearisation
+from exhume.features.weighted import weighted_jvp, weighted_vjp
 from exhume.sharding import coordinates_of
 
 
@@ -103,6 +104,11 @@ class CountedFeatures:
         self._count(cotangents.shape[0])
         return self._rows.pull_back(cotangents)
 
+    def weighted_moment(self, basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """V^T diag(weights) V b, counted as two passes."""
+        self._count(2 * basis.shape[0])
+        return self._rows.weighted_moment(basis, weights)
+
     def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
         """V^T diag(weights) V, counted as d rows."""
         self._count(self.input_dim)
@@ -164,6 +170,14 @@ class CountedLinearisation:
     def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
         self._owner._count(cotangents.shape[0])
         return self._inner.vjp(cotangents)
+
+    def weighted_jvp(self, weights: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
+        self._owner._count(directions.shape[0])
+        return weighted_jvp(self._inner, weights, directions)
+
+    def weighted_vjp(self, weights: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
+        self._owner._count(weights.shape[0])
+        return weighted_vjp(self._inner, weights, cotangents)
 
     def mean_kernel(self, count: int) -> torch.Tensor:
         self._owner._count(self.kernel_passes * self.features.shape[0])
