@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from exhume.errors import InputError
-from exhume.features import gaussian
+from exhume.features import RandomFeatureMap, gaussian
+from exhume.features.counted import CountedFeatures
 from exhume.features.gaussian import BLOCK_ROWS, GaussianMatrix, parse_bytes
+from exhume.randomness import seed_for
 
 
 def whole(matrix: GaussianMatrix, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -39,6 +41,42 @@ def test_other_seeds_and_blocks_give_other_numbers():
     second = whole(GaussianMatrix(2 * BLOCK_ROWS, 8, seed=1))
     assert torch.isin(first, second).float().mean() < 0.01
     assert torch.isin(first[:BLOCK_ROWS], first[BLOCK_ROWS:]).float().mean() < 0.01
+
+
+@pytest.mark.parametrize("columns", [1, 7, 30])
+def test_every_block_is_a_draw_of_standard_normals_over_the_root_of_d(columns):
+    """The definition of V, which saved victims rely on."""
+    entries = whole(GaussianMatrix(2 * BLOCK_ROWS + 300, columns, seed=11))
+    for block in range(3):
+        seed = (seed_for(11, "random features") + block * 0x9E3779B1) % 2**32
+        drawn = torch.randn((BLOCK_ROWS, columns), generator=torch.Generator().manual_seed(seed)) * columns**-0.5
+        held = entries[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]
+        assert torch.equal(held, drawn[: len(held)])
+
+
+@pytest.mark.parametrize("budget", [0, "1GB"])
+def test_a_rounded_matrix_is_the_matrix_in_half_precision(budget):
+    matrix = GaussianMatrix(3000, 40, seed=3, memory_budget=budget)
+    rounded = matrix.rounded()
+    assert torch.equal(whole(rounded), whole(matrix).half().float())
+    assert torch.equal(whole(rounded.subset(slice(10, 20))), whole(matrix)[10:20].half().float())
+    assert torch.equal(whole(rounded.rounded()), whole(rounded))
+
+
+def test_features_in_half_precision_are_near_the_exact_ones_and_computed_in_full_precision():
+    exact = CountedFeatures.open(RandomFeatureMap(GaussianMatrix(3000, 40, seed=3), "relu"), 2)
+    rounded = exact.in_half_precision()
+    inputs = torch.randn(2, 40, generator=torch.Generator().manual_seed(0))
+    features = exact.forward(inputs)
+    change = (rounded.forward(inputs) - features).norm() / features.norm()
+    assert rounded.forward(inputs).dtype == torch.float32
+    assert 1e-5 < change < 5e-4
+    assert exact.ledger.passes == 3
+
+
+def test_half_precision_may_fit_where_single_precision_does_not():
+    matrix = GaussianMatrix(1000, 10, seed=0, memory_budget=20_000)
+    assert (matrix.fits_budget, matrix.fits_budget_rounded) == (False, True)
 
 
 def test_float64_sees_the_same_numbers():

@@ -11,7 +11,7 @@ import torch
 from exhume.activations import Activation
 from exhume.errors import InputError
 from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
-from exhume.features.random import RandomLinearisation
+from exhume.features.random import RandomFeatureMap, RandomLinearisation
 from exhume.features.weighted import weighted_jvp, weighted_vjp
 from exhume.sharding import coordinates_of
 
@@ -121,6 +121,12 @@ class CountedFeatures:
     def with_activation(self, activation: str | Activation) -> CountedFeatures:
         """The same V under another activation."""
         return self.instead(self._rows.with_activation(activation))
+
+    def in_half_precision(self) -> CountedFeatures:
+        """The map of V rounded to float16, if the map has a V."""
+        if not isinstance(self._map, RandomFeatureMap):
+            raise InputError(f"{type(self._map).__name__} has no matrix that could be rounded")
+        return self.instead(self._map.in_half_precision())
 
     def subset(self, rows: slice | torch.Tensor) -> CountedFeatures:
         """Some of the features; a pass over them counts as that part of one."""
