@@ -25,17 +25,18 @@ from exhume.span import Point, Span
 
 # A basis pays where it is small: inputs per sample, and inputs, at least.
 _DIMS_PER_SAMPLE, _DIMS = 10, 256
-# All constants below were chosen on CIFAR-10 at 16 x 16, n = 30 and 10, p = 3dn, and on the sphere d = 768, n = 20.
-STEPS = 120
-_FIRST_DIRECTIONS, _FIRST_ROWS = 1.5, 1.3  # in samples: how many spectral directions and rows the first basis has
-_HIDDEN_SHARE, _HIDDEN_ABOVE = 0.12, 2e-3  # rows for hidden samples, and the residual down to which they are added
+# All constants below were chosen on CIFAR-10 at 16 x 16, n = 30 and 60, p = 2.5 and 3dn.
+STEPS = 150
+_FIRST_DIRECTIONS = 1.5  # in samples: how many spectral directions the first basis has
+_SPARE_SHARE, _SPARE_ABOVE = 0.12, 2e-3  # spare rows, and the residual down to which there are some
 # Equations per unknown for a solve inside the basis: so many times (d/n)^2, which keeps such solves as cheap as full
-# passes are, between two limits; more where the search has stalled.
-_EQUATIONS, _FEWEST_EQUATIONS, _MOST_EQUATIONS, _STALLED_EQUATIONS = 0.004, 3.0, 15.0, 3.0
-_STALLED, _MOST_STALLS = 0.85, 4
+# passes are, between two limits.
+_EQUATIONS, _FEWEST_EQUATIONS, _MOST_EQUATIONS = 0.004, 3.0, 15.0
+# A step that leaves more than this share of the least residual has stalled. So many of them end a phase, and so many
+# phases with spare rows end the search.
+_STALLED, _STALLS, _PHASES = 0.93, 3, 6
 _SOLVE, _WIDE = Patience(2, 1e-7, window=2, fall=0.9), Patience(3, 1e-7, window=3, fall=0.95)
-_WIDE_STALLED = Patience(10, 1e-7, window=5)
-_INNER, _INNER_STALLED = Inner(5, 0.1), Inner(10, 0.1)
+_INNER = Inner(5, 0.1)
 
 
 def fits(dim: int, count: int) -> bool:
@@ -52,23 +53,34 @@ class BasisState:
     generator: torch.Generator
     step: int = 0
     residual: float = 1.0
+    best: float = math.inf  # least residual of this phase
     stalls: int = 0
+    phase: int = 1  # odd ones have spare rows
     free: bool = False
     start: int = 1
+
+    @property
+    def spare(self) -> bool:
+        """Whether there are more rows than samples, for those that hide in the residual."""
+        return self.phase % 2 == 1
 
     def save(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and numbers for a checkpoint."""
         tensors = {"rows": self.rows, "moved": self.moved, "generator": self.generator.get_state()}
-        numbers = {"step": self.step, "residual": self.residual, "stalls": self.stalls, "free": self.free}
-        return tensors, numbers
+        names = ("step", "residual", "stalls", "phase", "free")
+        best = self.best if math.isfinite(self.best) else None
+        return tensors, {name: getattr(self, name) for name in names} | {"best": best}
 
     @classmethod
     def load(cls, tensors: dict[str, torch.Tensor], numbers: dict[str, Any], device: torch.device) -> BasisState:
         """The state that `save` wrote."""
         generator = torch.Generator()
         generator.set_state(tensors["generator"])
-        rows, moved = tensors["rows"].to(device), tensors["moved"].to(device)
-        return cls(rows, moved, generator, numbers["step"], numbers["residual"], numbers["stalls"], numbers["free"])
+        state = cls(tensors["rows"].to(device), tensors["moved"].to(device), generator)
+        for name in ("step", "residual", "stalls", "phase", "free"):
+            setattr(state, name, numbers[name])
+        state.best = math.inf if numbers["best"] is None else numbers["best"]
+        return state
 
 
 class BasisSearch:
@@ -97,89 +109,96 @@ class BasisSearch:
         self.span, self.count, self._features = span, count, span.features
         self._spectral, self.radius, self._free_norms, self._keep_going = spectral, radius, free_norms, keep_going
         balanced = _EQUATIONS * (span.features.input_dim / count) ** 2
+        self._spare = max(3, math.ceil(_SPARE_SHARE * count))
         self._equations = max(_FEWEST_EQUATIONS, min(_MOST_EQUATIONS, balanced))
 
     def begin(self, generator: torch.Generator) -> BasisState:
-        """Spectral rows, more than there are samples, solved in their own span and cut down to `count`."""
+        """Spectral rows, some more than there are samples, solved in their own span."""
         dim = self._features.input_dim
         if not self._spectral:
-            rows = self._with_linear(random_rows(self.count, dim, generator, self._features))
+            rows = self._with_linear(random_rows(self.count + self._spare, dim, generator, self._features))
             return BasisState(rows, rows[:0], generator)
-        wanted = min(dim // 2, math.ceil(_FIRST_DIRECTIONS * self.count))
+        wanted = math.ceil(_FIRST_DIRECTIONS * self.count) + self._spare
         found = spectral_rows(self._features, self.span.without_nuisance(), wanted, generator, sweeps=1, spare=0)
         basis = GrowingBasis(self._features, self._with_linear(found))
-        more = found[: max(self.count, min(wanted, math.ceil(_FIRST_ROWS * self.count)))]
-        state = BasisState(self._with_linear(more), found[:0], generator)
-        state.rows = self._solve(basis, state.rows, state, _WIDE)
+        state = BasisState(self._with_linear(found), found[:0], generator)
+        state.rows = self._solve(basis, state.rows, self.count + self._spare, state, _WIDE)
         return state
 
     def run(self, state: BasisState) -> Outcome:
         """Searches until the residual collapses or does not fall any more."""
         basis = GrowingBasis(self._features, torch.cat([state.rows, state.moved]))
         while self._keep_going(state):
-            inside = self._inside(basis)
-            point = inside.at(basis.lower(state.rows))
-            residual = math.sqrt(point.loss)
-            if residual < FOUND:
+            point = self._inside(basis).at(basis.lower(state.rows))
+            state.residual = math.sqrt(point.loss)
+            if state.residual < FOUND and point.num_samples == self.count:
                 return Outcome(state.rows, True, False, state.start, state.step)
-            stalled = state.step > 0 and residual > _STALLED * state.residual
-            state.stalls = state.stalls + 1 if stalled else max(0, state.stalls - 1)
-            state.residual = residual
-            if state.stalls > _MOST_STALLS or state.step >= STEPS:
-                if state.free or not self._free_norms:
-                    break
-                state.free, state.stalls = True, 0
+            self._judge(state)
+            if state.phase > _PHASES or state.step >= STEPS:
+                break
             self._step(state, basis, point)
-        return Outcome(state.rows, False, False, state.start, state.step)
+        return Outcome(self._without_spare(state, basis), False, False, state.start, state.step)
+
+    def _judge(self, state: BasisState) -> None:
+        """Whether the phase is over: with spare rows when little is left, with or without when it has stalled."""
+        state.stalls = state.stalls + 1 if state.residual > _STALLED * state.best else 0
+        state.best = min(state.best, state.residual)
+        done = state.spare and state.residual < _SPARE_ABOVE
+        if done or state.stalls >= _STALLS:
+            state.phase, state.stalls, state.best = state.phase + 1, 0, math.inf
+            state.free = self._free_norms and state.phase > 2
 
     def _step(self, state: BasisState, basis: GrowingBasis, point: Point) -> None:
         """New directions for the basis, and the rows solved for in it."""
-        hidden = self._hidden_rows(state, point)
-        rows = state.rows
+        rows, samples, goal = state.rows, point.num_samples, self.count + self._spare * state.spare
+        hidden = self._hidden_rows(state, point) if state.spare else rows[:0]
         basis.renew(torch.cat([rows, state.moved]), torch.cat([self._gradient(point), hidden]))
         del point
-        if len(hidden):
-            wide = torch.cat([rows[: self.count], hidden, rows[self.count :]])
-            rows = self._solve(basis, wide, state, _WIDE_STALLED if state.stalls else _WIDE)
-        rows = self._solve(basis, rows, state, _SOLVE)
-        state.rows, state.moved = rows, rows - state.rows
-        state.step += 1
+        if samples + len(hidden) > goal:
+            wide = torch.cat([rows[:samples], hidden, rows[samples:]])
+            state.rows = self._solve(basis, wide, goal, state, _WIDE)
+        solved = self._solve(basis, state.rows, goal, state, _SOLVE)
+        # Where rows were exchanged, their move leads back to the old ones, which stay in the basis so.
+        state.moved = solved - rows if solved.shape == rows.shape else rows
+        state.rows, state.step = solved, state.step + 1
+
+    def _without_spare(self, state: BasisState, basis: GrowingBasis) -> torch.Tensor:
+        """The rows cut down to `count` samples."""
+        return self._solve(basis, state.rows, self.count, state, _SOLVE)
 
     def _gradient(self, point: Point) -> torch.Tensor:
         """Gradients of the samples and of the linear part in the whole space, (n + j, d). One pass."""
-        slopes = cast(CountedLinearisation, point.at).slopes
-        cotangents = slopes[: self.count] * (point.coefficients @ point.residual)
+        slopes = cast(CountedLinearisation, point.at).slopes[: point.num_samples]
+        cotangents = slopes * (point.coefficients @ point.residual)
         if self.span.num_linear:
             cotangents = torch.cat([cotangents, point.residual])
         return self._features.pull_back(cotangents)
 
     def _hidden_rows(self, state: BasisState, point: Point) -> torch.Tensor:
-        """Rows along the residual's second moments, while samples may hide in it."""
-        if not self._spectral or not (state.residual > _HIDDEN_ABOVE or state.stalls):
-            return state.rows[:0]
-        more = max(3, math.ceil(_HIDDEN_SHARE * self.count * (1 + min(state.stalls, 2))))
-        sweeps = 2 if state.stalls else 1
-        found = spectral_rows(self._features, point.residual, more, state.generator, sweeps=sweeps, spare=0)
+        """Rows along the residual's second moments, where samples may hide."""
+        if self._spectral:
+            found = spectral_rows(self._features, point.residual, self._spare, state.generator, sweeps=1, spare=0)
+        else:
+            found = random_rows(self._spare, self._features.input_dim, state.generator, self._features)
         return onto_sphere(found, self.radius)
 
     def _inside(self, basis: GrowingBasis) -> Span:
         """The equation for samples in the span of the basis."""
         return self.span.over(basis.features)
 
-    def _solve(self, basis: GrowingBasis, rows: torch.Tensor, state: BasisState, patience: Patience) -> torch.Tensor:
-        """Levenberg-Marquardt in the basis, on as many coordinates as it takes, and down to `count` samples."""
-        free, inner = state.free, _INNER_STALLED if state.stalls else _INNER
+    def _solve(
+        self, basis: GrowingBasis, rows: torch.Tensor, goal: int, state: BasisState, patience: Patience
+    ) -> torch.Tensor:
+        """Levenberg-Marquardt in the basis, on as many coordinates as it takes, and down to `goal` samples."""
         samples = rows.shape[0] - self.span.num_linear
-        equations = self._equations * (_STALLED_EQUATIONS if state.stalls else 1) * basis.rank * samples
-        inside = self._inside(basis).subset(self._draw(equations, state.generator))
-        scale = math.sqrt(basis.rank / self._features.input_dim)
-        radius = None if free else scale * self.radius
+        inside = self._inside(basis).subset(self._draw(self._equations * basis.rank * samples, state.generator))
+        radius = None if state.free else self.radius * math.sqrt(basis.rank / self._features.input_dim)
         lowered = basis.lower(rows)
         if radius is not None:
             lowered = torch.cat([onto_sphere(lowered[:samples], radius), lowered[samples:]])
-        point = levenberg_marquardt(inside, lowered, patience, radius=radius, inner=inner)
-        kept = basis.lift(drop_rows(point, self.count))
-        return bounded(kept, self.count, self.radius, NORMS) if free else kept
+        point = levenberg_marquardt(inside, lowered, patience, radius=radius, inner=_INNER)
+        kept = basis.lift(drop_rows(point, goal))
+        return bounded(kept, goal, self.radius, NORMS) if state.free else kept
 
     def _draw(self, equations: float, generator: torch.Generator) -> slice:
         """A random window of so many coordinates, or all."""
