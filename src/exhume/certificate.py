@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume.solvers import conjugate_gradient, tangent
+from exhume.solvers import NormalEquations, conjugate_gradient, tangent
 from exhume.span import Point, Span
 
 EXACT, APPROXIMATE, FAILED = "exact", "approximate", "failed"
@@ -194,17 +194,17 @@ class Explored:
 
     def __init__(self, span: Span, point: Point, norm_is_open: bool) -> None:
         self._span, self._point, self._norm_is_open = span, point, norm_is_open
-        self._directions: list[torch.Tensor] = []
-        self._images: list[torch.Tensor] = []
+        self._seen: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])  # unknowns, and their images
         mean = span.mean_normal(point)
         scale = torch.finfo(point.samples.dtype).eps * mean.diagonal()
-        self._inverse = torch.linalg.inv(mean + torch.diag(scale + 1e-14 * mean.diagonal().mean())).to(point.samples)
+        inverse = torch.linalg.inv(mean + torch.diag(scale + 1e-14 * mean.diagonal().mean())).to(point.samples)
+        self._equations = NormalEquations(span, point, lambda rows: self.flat(inverse @ rows), self.flat)
 
-    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
-        """J^T P J rows. Two passes."""
-        image = self.flat(self._span.normal(self._point, rows))
-        self._directions.append(rows)
-        self._images.append(image)
+    def __call__(self, unknowns: torch.Tensor) -> torch.Tensor:
+        """The left side of the normal equations. Two passes."""
+        image = self._equations.operator(unknowns)
+        self._seen[0].append(unknowns)
+        self._seen[1].append(image)
         return image
 
     def flat(self, rows: torch.Tensor) -> torch.Tensor:
@@ -213,14 +213,15 @@ class Explored:
 
     def solve(self, goal: torch.Tensor) -> torch.Tensor:
         """(J^T P J)^-1 goal, nearly."""
-        return conjugate_gradient(
+        solution = conjugate_gradient(
             self,
-            goal,
-            lambda rows: self.flat(self._inverse @ rows),
+            self._equations.goal(goal),
+            self._equations.precondition,
             max_steps=_SOLVE_STEPS,
             tolerance=_SOLVE_TOLERANCE,
             agree=self._span.coordinates.agree,
         )[0]
+        return self._equations.rows(solution)
 
     def smallest_singular_value(self) -> float:
         """sigma_min of J: exact for few unknowns, else from above, without any pass.
@@ -231,18 +232,21 @@ class Explored:
         point = self._point
         if point.samples.numel() <= _DENSE:
             basis = torch.eye(point.samples.numel()).to(point.samples).reshape(-1, *point.samples.shape)
-            dense = torch.stack([self(self.flat(direction)).reshape(-1) for direction in basis]).double()
+            images = [self.flat(self._span.normal(point, self.flat(rows))).reshape(-1) for rows in basis]
+            dense = torch.stack(images).double()
             # Directions along the samples themselves are not moved: as many zeros come first.
             zeros = point.num_samples if self._norm_is_open else 0
             return math.sqrt(max(float(torch.linalg.eigvalsh(0.5 * (dense + dense.T))[zeros]), 0.0))
-        directions = torch.stack([rows.reshape(-1) for rows in self._directions]).double()  # (m, nd)
+        # Where coefficients are unknowns too, the least over them for given samples is what P leaves: in the norm only
+        # samples count.
+        unknowns, theirs = (torch.stack([one.reshape(-1) for one in ones]).double() for ones in self._seen)  # (m, .)
+        directions = unknowns[:, : point.samples.numel()]
         norms = torch.linalg.vector_norm(directions, dim=1, keepdim=True)
-        images = torch.stack([rows.reshape(-1) for rows in self._images]).double() / norms
         directions = directions / norms
         sizes, vectors = torch.linalg.eigh(directions @ directions.T)
         apart = sizes > _DEPENDENT * sizes[-1]
         orthonormal = vectors[:, apart] / sizes[apart].sqrt()
-        small = orthonormal.T @ (directions @ images.T) @ orthonormal
+        small = orthonormal.T @ (unknowns @ theirs.T / (norms * norms.T)) @ orthonormal
         return math.sqrt(max(float(torch.linalg.eigvalsh(0.5 * (small + small.T))[0]), 0.0))
 
 

@@ -14,7 +14,7 @@ from typing import cast
 import torch
 
 from exhume.features import FeatureMap, Linearisation, RowFeatureMap
-from exhume.features.weighted import weighted_jvp, weighted_vjp
+from exhume.features.weighted import generates_anew, sweep, weighted_jvp, weighted_vjp
 from exhume.nuisance import Nuisance, NuisanceBasis, cholesky
 from exhume.sharding import coordinates_of
 
@@ -194,6 +194,14 @@ class Span:
         change = self.jacobian(point, directions)
         projected, _, _ = self._project(point.features, point.nuisance_of_features, point.gram_factor, change)
         return self.adjoint(point, projected)
+
+    def can_sweep(self, point: Point) -> bool:
+        """Whether `sweep` pays, as V is generated for every read, and is enough, as no nuisance is projected out."""
+        return self.basis is None and generates_anew(point.at)
+
+    def sweep(self, point: Point, directions: torch.Tensor, change: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """J^T r (n + j, d) and Phi r^T (n, k) of r = sum_i a_i J_i D_i + C^T Phi. Two passes, one read of V."""
+        return sweep(point.at, self._weights(point), directions, change)
 
     def project(self, point: Point, rows: torch.Tensor) -> torch.Tensor:
         """P rows, (m, p): what the features at the point do not span."""

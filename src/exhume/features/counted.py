@@ -12,7 +12,7 @@ from exhume.activations import Activation
 from exhume.errors import InputError
 from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
 from exhume.features.random import RandomFeatureMap, RandomLinearisation
-from exhume.features.weighted import weighted_jvp, weighted_vjp
+from exhume.features.weighted import generates_anew, sweep, weighted_jvp, weighted_vjp
 from exhume.sharding import coordinates_of
 
 
@@ -184,6 +184,16 @@ class CountedLinearisation:
     def weighted_vjp(self, weights: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
         self._owner._count(weights.shape[0])
         return weighted_vjp(self._inner, weights, cotangents)
+
+    @property
+    def generates_anew(self) -> bool:
+        return generates_anew(self._inner)
+
+    def sweep(
+        self, weights: torch.Tensor, directions: torch.Tensor, change: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self._owner._count(2 * directions.shape[0])
+        return sweep(self._inner, weights, directions, change)
 
     def mean_kernel(self, count: int) -> torch.Tensor:
         self._owner._count(self.kernel_passes * self.features.shape[0])

@@ -250,6 +250,32 @@ class RandomLinearisation:
             out.addmm_(self.slopes[:, rows] * change, part)
         return self._map.coordinates.sum(out.mul_(weights) if single else out)
 
+    @property
+    def generates_anew(self) -> bool:
+        """Whether V is generated for every derivative."""
+        return isinstance(self._map.matrix, GaussianMatrix) and not self._map.matrix.fits_budget
+
+    def sweep(
+        self, weights: torch.Tensor, directions: torch.Tensor, change: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """r = sum_i w_i J_i directions_i + change^T Phi; V^T (act' o w r) and Phi r^T. Two passes, one read of V.
+
+        Args:
+            weights: w (m, k).
+            directions: (m, d).
+            change: (n, k) for the first n rows.
+        """
+        count = change.shape[0]
+        image = self.slopes.new_zeros(directions.shape)
+        moments = torch.zeros_like(change)
+        for rows, part in self._map.pieces(directions.shape[0]):
+            slopes, features = self.slopes[:, rows], self.features[:count, rows]
+            moved = weights.T @ (slopes * _times_rows(directions, part))  # (k, rows)
+            moved.addmm_(change.T, features)
+            moments.addmm_(features, moved.T)
+            image.addmm_(slopes * (weights @ moved), part)
+        return self._map.coordinates.sum(image), self._map.coordinates.sum(moments)
+
     def mean_kernel(self, count: int) -> torch.Tensor:
         """(p/d) E[act'(z_i) act'(z_j)] over Gaussian rows of V, in closed form."""
         unit = torch.nn.functional.normalize(self._inputs[:count].double(), dim=1)

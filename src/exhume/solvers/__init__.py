@@ -3,12 +3,14 @@
 from exhume.solvers.conjugate_gradient import Operator, conjugate_gradient
 from exhume.solvers.descent import DescentState, descend
 from exhume.solvers.gauss_newton import Course, Inner, Patience, gauss_newton_step, levenberg_marquardt, move
+from exhume.solvers.normal_equations import NormalEquations
 from exhume.solvers.sphere import bounded, onto_sphere, tangent
 
 __all__ = [
     "Course",
     "DescentState",
     "Inner",
+    "NormalEquations",
     "Operator",
     "Patience",
     "bounded",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from exhume.solvers.conjugate_gradient import conjugate_gradient
+from exhume.solvers.normal_equations import NormalEquations
 from exhume.solvers.sphere import onto_sphere, tangent
 from exhume.span import Point, Span
 
@@ -100,19 +101,18 @@ def gauss_newton_step(
         solved = inverse @ rows[:count]
         return on_tangent(torch.cat([solved, rows[count:] / per_input]) if linear else solved)
 
-    def operator(rows: torch.Tensor) -> torch.Tensor:
-        return on_tangent(span.normal(point, rows)) + ridge * rows
-
+    equations = NormalEquations(span, point, precondition, on_tangent, ridge)
     goal = on_tangent(span.gradient(point))
-    step, rest = conjugate_gradient(
-        operator,
-        goal,
-        precondition,
+    solution, rest = conjugate_gradient(
+        equations.operator,
+        equations.goal(goal),
+        equations.precondition,
         max_steps=inner.max_steps,
         tolerance=inner.tolerance,
         agree=span.coordinates.agree,
     )
-    predicted = (step * goal).sum() + (step * rest).sum() + (ridge * step * step).sum()
+    step = equations.rows(solution)
+    predicted = (step * goal).sum() + (solution * rest).sum() + (ridge * step * step).sum()
     return step, float(predicted) / span.squared_norm
 
 
