@@ -11,7 +11,8 @@ from exhume.attacks.basis_search import STEPS as BASIS_STEPS
 from exhume.attacks.basis_search import BasisSearch, BasisState
 from exhume.attacks.direct import STEPS_PER_START as DIRECT_STEPS
 from exhume.attacks.direct import DirectSearch, DirectState
-from exhume.attacks.search import STEPS_PER_START, Outcome, Search, SearchState
+from exhume.attacks.search import STEPS_PER_START, Outcome, Search
+from exhume.attacks.search_state import SearchState
 from exhume.attacks.working import HERMITE_ZERO, RIDGE, working_span
 from exhume.features import RowFeatureMap
 from exhume.reconstruction import Stop

@@ -8,6 +8,7 @@ collapsed.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,12 +27,15 @@ from exhume.target import Target
 _MOST_VISIBLE = 32  # eigenvalues that are looked at
 # Singular values of Theta: what rounding leaves of a zero one, and the fall that shows the rank.
 _RANK_ROUNDING, _RANK_GAP = 1e-6, 10.0
-_IDLE_SHARE = 1e-3  # relative residual that a row must be worth
+_IDLE_SHARE = 1e-3  # relative residual below which a row's worth is doubted
+# A row is idle if it is worth no more than so many times the loss at the floor, and the rest solves the equation to it.
+_ABOVE_FLOOR = 10.0
 _TWIN_COSINE = 0.98
 _NULL_DRAWS = 3
 _GROWTH = 1.4
 _LEAST_RATIO = 1.25  # equations per unknown below which no search for more rows is begun
-_DROP = Patience(25, 1e-5, window=5)
+_FLOOR = Patience(8, 2e-6, window=2)
+_DROP = Patience(25, 2e-6, window=5)
 
 
 def estimate_samples(problem: Problem, monitor: Monitor) -> tuple[int, Outcome, dict[str, Any]]:
@@ -50,7 +54,7 @@ def estimate_samples(problem: Problem, monitor: Monitor) -> tuple[int, Outcome, 
     evidence: dict[str, Any] = {"spectrum": visible, "residuals": tried}
     while True:
         span = monitor.span_for(rows)
-        outcome = monitor.search(span, rows, max_starts=1 if rows < cap else 3, steps_per_start=300)
+        outcome = monitor.search(span, rows, max_starts=1 if rows < cap else 3, steps_per_start=500)
         tried.append([rows, math.sqrt(span.at(outcome.rows).loss)])
         if outcome.found or rows >= cap or monitor.ended:
             break
@@ -69,11 +73,19 @@ def drop_while_solved(
         tried: gets a [rows, relative residual] for every attempt.
         thorough: try every row; otherwise only rows that look idle, or like two for one sample, are tried.
     """
-    generator = monitor.problem.generator
+    generator, free = monitor.problem.generator, monitor.problem.norms_open
+    radius = None if free else monitor.problem.radius
     while rows > 1 and not monitor.ended:
-        point = monitor.span_for(rows).at(outcome.rows)
+        span = monitor.span_for(rows)
+        point = span.at(outcome.rows)
         twins = _has_twins(point)
-        if not (thorough or twins or _has_idle_row(point)):
+        if not (thorough or twins or _is_doubtful(point)):
+            break
+        # Only at the floor does the residual tell an idle row from a sample with a small coefficient.
+        point = levenberg_marquardt(span, outcome.rows, _FLOOR, radius=radius, damping=1e-3)
+        outcome = replace(outcome, rows=point.rows)
+        floor = _ABOVE_FLOOR * max(point.loss, _FLOOR.tolerance**2)
+        if not (thorough or twins) and float(worths(point).min()) > floor * span.squared_norm:
             break
         fewer = rows - 1
         span = monitor.span_for(fewer)
@@ -82,20 +94,27 @@ def drop_while_solved(
             fewer,
             spectral=True,
             radius=monitor.problem.radius,
-            free_norms=monitor.problem.norms_open,
+            free_norms=free,
             max_starts=1,
             keep_going=lambda state: False,
         )
-        point = levenberg_marquardt(span, drop_rows(point, fewer), _DROP, radius=search.radius, damping=1e-3)
-        point = search.rounds(point, generator, tries=2)
-        solved = Outcome(point.rows, math.sqrt(point.loss) < FOUND, False, outcome.starts, outcome.steps)
+        point = levenberg_marquardt(span, drop_rows(point, fewer), _DROP, radius=radius, damping=1e-3)
+        point = search.rounds(point, generator, tries=2, free=free)
+        solved = Outcome(point.rows, _solves(point.loss, floor), False, outcome.starts, outcome.steps)
         if not solved.found and (thorough or twins):  # rows may share samples among them: a fresh search decides
-            solved = monitor.search(span, fewer, max_starts=2, steps_per_start=150)
+            solved = monitor.search(span, fewer, max_starts=2, steps_per_start=300)
+            loss = span.at(solved.rows).loss
+            solved = replace(solved, found=_solves(loss, floor))
         tried.append([fewer, math.sqrt(span.at(solved.rows).loss)])
         if not solved.found:
             break
         rows, outcome = fewer, solved
     return rows, outcome
+
+
+def _solves(loss: float, floor: float) -> bool:
+    """Whether rows solve the equation as well as more of them did."""
+    return math.sqrt(loss) < FOUND and loss < floor
 
 
 def samples_by_rank(target: Target) -> int | None:
@@ -110,8 +129,8 @@ def samples_by_rank(target: Target) -> int | None:
     return int(falls.argmax()) + 1
 
 
-def _has_idle_row(point: Point) -> bool:
-    """Whether some row is hardly worth anything: dropping it would leave almost no residual."""
+def _is_doubtful(point: Point) -> bool:
+    """Whether some row is worth so little that it may be idle."""
     worth = worths(point)
     return bool((worth / worth.sum()).sqrt().min() < _IDLE_SHARE)
 

@@ -1,34 +1,35 @@
-"""The search of the exact attack: stochastic Gauss-Newton steps that anneal themselves, finished by full ones.
+"""The search of the exact attack: stochastic steps that anneal themselves, finished by full ones.
 
-Every stochastic step solves the span equation on a fresh subset of coordinates and is taken untested. At the truth the
-residual vanishes on every subset, and the noise with it; at any other minimum the subsets disagree and shake the rows
-out. Once the residual is small, all coordinates finish: Levenberg-Marquardt, then rounds that add rows from the
-residual's spectrum and drop the least useful ones, which brings up samples with small coefficients.
+Every stochastic step works on a fresh subset of coordinates and is taken untested: first cheap ones with momentum,
+then, where these come to rest too early, Gauss-Newton steps. At the truth the residual vanishes on every subset, and
+the noise with it; at any other minimum the subsets disagree and shake the rows out. Once the residual is small, all
+coordinates finish: Levenberg-Marquardt, then rounds that add rows from the residual's spectrum and drop the least
+useful ones, which brings up samples with small coefficients.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from scipy.optimize import linear_sum_assignment
 
 from exhume.attacks.floor import stands_clear
+from exhume.attacks.momentum import Momentum
+from exhume.attacks.search_state import DAMPING, SearchState
 from exhume.attacks.spectral import DENSE_DIM, random_rows, spectral_rows
 from exhume.features import RowFeatureMap
 from exhume.solvers import Inner, Patience, bounded, gauss_newton_step, levenberg_marquardt, move, onto_sphere
 from exhume.span import Point, Span
 
 # All constants below were chosen on sphere d=30, n=20 at p = 1.75dn to 5dn and CIFAR-10 n=10 at 3.25dn.
-DAMPING = 0.015  # of the stochastic steps, in units of the mean Gauss-Newton matrix
 # Samples that resemble each other (raw images have cosines of 0.7 to 0.95) need more of it: a start gets this once its
 # rows have such a mean |cosine|, or if it has not come below such a residual in 100 steps.
 _MORE_DAMPING, _ALIKE_ABOVE, _SLOW_AFTER, _SLOW_ABOVE = 0.1, 0.4, 100, 0.3
 FOUND = 3e-5  # relative residual at which the samples are found
-STEPS_PER_START = 900
+STEPS_PER_START = 1800  # half of them with momentum at most
 _CYCLE = 300  # stochastic steps after which the full equation is tried in any case
 _WAIT = 60  # stochastic steps after a failed try
 _RECENT = 5  # subset residuals whose median is looked at
@@ -37,66 +38,6 @@ _SETTLED = 1e-3  # relative change of the loss below which two tries found the s
 _FIRST_TRY = Patience(steps=15, tolerance=1e-5, window=5)
 _FREED = Patience(steps=40, tolerance=1e-5, window=5)
 NORMS = (0.2, 4.0)  # shares of the radius that free norms stay between
-
-
-@dataclass
-class SearchState:
-    """Everything that the next step depends on, so that a checkpoint resumes the same search."""
-
-    rows: torch.Tensor
-    generator: torch.Generator
-    start: int = 1
-    step: int = 0
-    wait: int = 0
-    tight: bool = False
-    damping: float = DAMPING
-    residual: float = 1.0
-    recent: list[float] = field(default_factory=list)
-    last_try: float = math.inf
-    minima: list[tuple[float, torch.Tensor]] = field(default_factory=list)
-    best: tuple[float, torch.Tensor] | None = None
-
-    def save(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Tensors and numbers for a checkpoint."""
-        tensors = {"rows": self.rows, "generator": self.generator.get_state()}
-        for index, (_, rows) in enumerate(self.minima):
-            tensors[f"minimum.{index}"] = rows.clone()
-        if self.best is not None:
-            tensors["best"] = self.best[1].clone()  # it may be the rows themselves, and safetensors shares nothing
-        numbers = {
-            "start": self.start,
-            "step": self.step,
-            "wait": self.wait,
-            "tight": self.tight,
-            "damping": self.damping,
-            "residual": self.residual,
-            "recent": self.recent[-_RECENT:],
-            "last_try": self.last_try if math.isfinite(self.last_try) else None,
-            "minima": [loss for loss, _ in self.minima],
-            "best": self.best[0] if self.best else None,
-        }
-        return tensors, numbers
-
-    @classmethod
-    def load(cls, tensors: dict[str, torch.Tensor], numbers: dict[str, Any], device: torch.device) -> SearchState:
-        """The state that `save` wrote."""
-        generator = torch.Generator()
-        generator.set_state(tensors["generator"])
-        minima = [(loss, tensors[f"minimum.{i}"].to(device)) for i, loss in enumerate(numbers["minima"])]
-        return cls(
-            rows=tensors["rows"].to(device),
-            generator=generator,
-            start=numbers["start"],
-            step=numbers["step"],
-            wait=numbers["wait"],
-            tight=numbers["tight"],
-            damping=numbers["damping"],
-            residual=numbers["residual"],
-            recent=list(numbers["recent"]),
-            last_try=math.inf if numbers["last_try"] is None else numbers["last_try"],
-            minima=minima,
-            best=None if numbers["best"] is None else (numbers["best"], tensors["best"].to(device)),
-        )
 
 
 @dataclass(frozen=True)
@@ -160,7 +101,9 @@ class Search:
         self.subset_size = min(width, max(1, int(share * width)))
         plenty = share < 0.45
         self._check_every, self._try_below = (10, 0.06) if plenty else (25, 0.03)
-        self._cycle = min(_CYCLE, steps_per_start)
+        self._half = steps_per_start // 2
+        self._cycle = min(_CYCLE, steps_per_start - self._half)
+        self._momentum = Momentum(span, radius, spectral, self._half)
         self._inner = Inner(10, 0.3 if dim > 500 else 0.1)
 
     def begin(self, generator: torch.Generator) -> SearchState:
@@ -169,11 +112,15 @@ class Search:
             samples = spectral_rows(self._features, self.span.without_nuisance(), self.count, generator)
         else:
             samples = random_rows(self.count, self._features.input_dim, generator, self._features)
-        return SearchState(self._with_linear(samples), generator)
+        state = SearchState(self._with_linear(samples), generator)
+        self._momentum.begin(state)
+        return state
 
     def run(self, state: SearchState) -> Outcome:
         """Searches until the residual collapses, a minimum is reached twice, or the starts are spent."""
         reproduced = False
+        if state.velocity is None:  # rows that were found otherwise
+            state.step = max(state.step, self._half)
         while self._keep_going(state):
             self._stochastic_step(state)
             if state.step % self._check_every:
@@ -182,7 +129,12 @@ class Search:
             slow = state.step >= _SLOW_AFTER and typical > _SLOW_ABOVE
             if slow or likeness(state.rows[: self.count]) > _ALIKE_ABOVE:
                 state.damping = _MORE_DAMPING
-            if (typical < self._try_below and state.step >= state.wait) or state.step % self._cycle == 0:
+            if state.velocity is not None:
+                if not self._momentum.is_over(state):
+                    continue
+                self._momentum.end(state)
+                state.step = self._half
+            if (typical < self._try_below and state.step >= state.wait) or (state.step - self._half) % self._cycle == 0:
                 point = self._try_to_finish(state)
                 if math.sqrt(point.loss) < FOUND:
                     return Outcome(point.rows, True, False, state.start, state.step)
@@ -203,17 +155,24 @@ class Search:
         return Outcome(rows, False, reproduced, state.start, state.step)
 
     def _stochastic_step(self, state: SearchState) -> None:
-        """One Gauss-Newton step on a fresh subset of coordinates."""
-        part = self.span.subset(self._draw(state.generator))
+        """One step on a fresh subset of coordinates."""
+        drawn = self._draw(state.generator)
+        if state.velocity is not None:
+            self._momentum.step(state, drawn)
+        else:
+            self._gauss_newton_step(state, drawn)
+        state.step += 1
+        state.recent.append(state.residual)
+
+    def _gauss_newton_step(self, state: SearchState, drawn: slice | torch.Tensor) -> None:
+        part = self.span.subset(drawn)
         point = part.at(state.rows)
         inner = Inner(self._inner.max_steps, min(self._inner.tolerance, 0.1)) if state.tight else self._inner
         radius = None if self._freed(state) else self.radius
         step, _ = gauss_newton_step(part, point, state.damping, inner, radius)
         rows = move(part, point, step, radius)
         state.rows = bounded(rows, self.count, self.radius, NORMS) if radius is None else rows
-        state.step += 1
         state.residual = math.sqrt(point.loss)
-        state.recent.append(state.residual)
 
     def _draw(self, generator: torch.Generator) -> slice | torch.Tensor:
         """A random subset: indices where gathering is cheap, else a window, which is read in place."""
@@ -278,6 +237,7 @@ class Search:
         state.rows = self._with_linear(samples)
         state.start, state.step, state.wait, state.tight = state.start + 1, 0, 0, False
         state.recent, state.last_try, state.damping = [], math.inf, DAMPING
+        self._momentum.begin(state)
         return True
 
     def _with_linear(self, samples: torch.Tensor) -> torch.Tensor:

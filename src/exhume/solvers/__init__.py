@@ -3,6 +3,7 @@
 from exhume.solvers.conjugate_gradient import Operator, conjugate_gradient
 from exhume.solvers.descent import DescentState, descend
 from exhume.solvers.gauss_newton import Course, Inner, Patience, gauss_newton_step, levenberg_marquardt, move
+from exhume.solvers.momentum import momentum_step
 from exhume.solvers.normal_equations import NormalEquations
 from exhume.solvers.sphere import bounded, onto_sphere, tangent
 
@@ -18,6 +19,7 @@ __all__ = [
     "descend",
     "gauss_newton_step",
     "levenberg_marquardt",
+    "momentum_step",
     "move",
     "onto_sphere",
     "tangent",

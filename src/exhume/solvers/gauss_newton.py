@@ -10,12 +10,10 @@ import torch
 
 from exhume.solvers.conjugate_gradient import conjugate_gradient
 from exhume.solvers.normal_equations import NormalEquations
-from exhume.solvers.sphere import onto_sphere, tangent
+from exhume.solvers.preconditioner import preconditioner_at
+from exhume.solvers.sphere import onto_sphere
 from exhume.span import Point, Span
 
-# Keeps the damping of rows with tiny coefficients positive. It must stay tiny: at 1e-3 such rows, the hidden samples,
-# no longer move.
-_DAMPING_FLOOR = 1e-8
 # A rejected step multiplies the damping by this, the next one by twice as much, and so on.
 _FIRST_RAISE = 4.0
 # Relative residual from which rejections are taken for the floating-point floor.
@@ -83,26 +81,10 @@ def gauss_newton_step(
     Args:
         radius: norm that the samples keep; None lets it change.
     """
-    mean = span.mean_normal(point)
-    diagonal = mean.diagonal()
-    scale = float(diagonal.mean()) or 1.0  # all coefficients may vanish on a small subset
-    added = damping * (diagonal + _DAMPING_FLOOR * scale)
-    inverse = torch.linalg.inv(mean + torch.diag(added + 1e-10 * scale)).to(point.rows)
-    count, linear = point.num_samples, span.num_linear
-    ridge = added.to(point.rows)[:, None]
-    per_input = span.features.num_features / span.features.input_dim  # V^T V at its mean
-    if linear:
-        ridge = torch.cat([ridge, ridge.new_full((linear, 1), 1e-6 * per_input)])
-
-    def on_tangent(rows: torch.Tensor) -> torch.Tensor:
-        return rows if radius is None else tangent(point.rows, rows, count)
-
-    def precondition(rows: torch.Tensor) -> torch.Tensor:
-        solved = inverse @ rows[:count]
-        return on_tangent(torch.cat([solved, rows[count:] / per_input]) if linear else solved)
-
-    equations = NormalEquations(span, point, precondition, on_tangent, ridge)
-    goal = on_tangent(span.gradient(point))
+    preconditioner = preconditioner_at(span, point, damping, radius)
+    ridge = preconditioner.ridge
+    equations = NormalEquations(span, point, preconditioner.solve, preconditioner.restrict, ridge)
+    goal = preconditioner.restrict(span.gradient(point))
     solution, rest = conjugate_gradient(
         equations.operator,
         equations.goal(goal),
