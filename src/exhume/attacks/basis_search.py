@@ -28,7 +28,8 @@ _DIMS_PER_SAMPLE, _DIMS = 10, 256
 # All constants below were chosen on CIFAR-10 at 16 x 16, n = 30 and 60, p = 2.5 and 3dn.
 STEPS = 150
 _FIRST_DIRECTIONS = 1.5  # in samples: how many spectral directions the first basis has
-_SPARE_SHARE, _SPARE_ABOVE = 0.12, 2e-3  # spare rows, and the residual down to which there are some
+# Spare rows, and the residual down to which there are some: of the first phase, and as a share of where one began.
+_SPARE_SHARE, _SPARE_ABOVE, _SPARE_FALL = 0.12, 5e-4, 0.2
 # Equations per unknown for a solve inside the basis: so many times (d/n)^2, which keeps such solves as cheap as full
 # passes are, between two limits.
 _EQUATIONS, _FEWEST_EQUATIONS, _MOST_EQUATIONS = 0.004, 3.0, 15.0
@@ -44,6 +45,9 @@ def fits(dim: int, count: int) -> bool:
     return dim >= max(_DIMS, _DIMS_PER_SAMPLE * count)
 
 
+_NUMBERS = ("step", "residual", "enough", "stalls", "phase", "free")  # of a state, beside its best residual
+
+
 @dataclass
 class BasisState:
     """Everything that the next step depends on; the basis itself is made anew from it."""
@@ -54,6 +58,7 @@ class BasisState:
     step: int = 0
     residual: float = 1.0
     best: float = math.inf  # least residual of this phase
+    enough: float = _SPARE_ABOVE  # residual at which a phase with spare rows is over
     stalls: int = 0
     phase: int = 1  # odd ones have spare rows
     free: bool = False
@@ -67,9 +72,8 @@ class BasisState:
     def save(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and numbers for a checkpoint."""
         tensors = {"rows": self.rows, "moved": self.moved, "generator": self.generator.get_state()}
-        names = ("step", "residual", "stalls", "phase", "free")
         best = self.best if math.isfinite(self.best) else None
-        return tensors, {name: getattr(self, name) for name in names} | {"best": best}
+        return tensors, {name: getattr(self, name) for name in _NUMBERS} | {"best": best}
 
     @classmethod
     def load(cls, tensors: dict[str, torch.Tensor], numbers: dict[str, Any], device: torch.device) -> BasisState:
@@ -77,7 +81,7 @@ class BasisState:
         generator = torch.Generator()
         generator.set_state(tensors["generator"])
         state = cls(tensors["rows"].to(device), tensors["moved"].to(device), generator)
-        for name in ("step", "residual", "stalls", "phase", "free"):
+        for name in _NUMBERS:
             setattr(state, name, numbers[name])
         state.best = math.inf if numbers["best"] is None else numbers["best"]
         return state
@@ -143,8 +147,9 @@ class BasisSearch:
         """Whether the phase is over: with spare rows when little is left, with or without when it has stalled."""
         state.stalls = state.stalls + 1 if state.residual > _STALLED * state.best else 0
         state.best = min(state.best, state.residual)
-        done = state.spare and state.residual < _SPARE_ABOVE
+        done = state.spare and state.residual < state.enough
         if done or state.stalls >= _STALLS:
+            state.enough = min(state.enough, _SPARE_FALL * state.best)
             state.phase, state.stalls, state.best = state.phase + 1, 0, math.inf
             state.free = self._free_norms and state.phase > 2
 
