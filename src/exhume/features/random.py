@@ -130,7 +130,7 @@ class RandomFeatureMap:
     def in_half_precision(self) -> Self:
         """The map of V rounded to float16, for early work: half the bytes, converted as it is read.
 
-        It computes in the same precision; features differ by about 3e-4 of their size.
+        It computes in the same precision; features differ by about 2e-4 of their size.
         """
         other = copy.copy(self)
         other.matrix = self.matrix.rounded()
