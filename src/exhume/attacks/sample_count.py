@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from exhume.attacks.base import Problem
+from exhume.attacks.base import Problem, counted
 from exhume.attacks.floor import worths
 from exhume.attacks.monitor import Monitor
 from exhume.attacks.search import FOUND, Outcome, Search, drop_rows
@@ -75,6 +75,9 @@ def drop_while_solved(
     """
     generator, free = monitor.problem.generator, monitor.problem.norms_open
     radius = None if free else monitor.problem.radius
+    equations, unknowns = counted(monitor.problem.target, rows)
+    if equations <= unknowns:  # anything solves so few equations, and no row can be told from another
+        return rows, outcome
     while rows > 1 and not monitor.ended:
         span = monitor.span_for(rows)
         point = span.at(outcome.rows)
