@@ -42,7 +42,7 @@ class Target:
             `features` is the map onto them.
         trained_head: (k, p) as trained, which makes the outputs; None if it started at zero and is the displacement.
         model: the whole network, for attacks that read more than its head; None if there is only a feature map.
-        whole: where this is one process's part of a target, the fingerprint of the whole.
+        whole: where this is a part of a target, the fingerprint of the whole, or nothing.
         features: the map that is attacked: `feature_map`, or its surviving part.
 
     Examples:
@@ -239,7 +239,7 @@ class Target:
             self.knowledge,
             self.input_shape,
             trained_head=None if self.trained_head is None else self.trained_head[:, here],
-            whole=self.fingerprint,
+            whole=self.whole or "",  # an attack's own; results are of the whole target
         )
 
     @property

@@ -15,12 +15,13 @@ from typing import Any, cast
 
 import torch
 
-from exhume.attacks.search import FOUND, NORMS, Outcome, drop_rows
-from exhume.attacks.spectral import random_rows, spectral_rows
+from exhume.attacks.base import Problem
+from exhume.attacks.search import FOUND, Outcome, drop_rows
+from exhume.attacks.spectral import spectral_rows
 from exhume.features import CountedFeatures
 from exhume.features.counted import CountedLinearisation
 from exhume.features.growing_basis import GrowingBasis
-from exhume.solvers import Inner, Patience, bounded, levenberg_marquardt, onto_sphere
+from exhume.solvers import Inner, Patience, levenberg_marquardt, onto_sphere
 from exhume.span import Point, Span
 
 # A basis pays where it is small: inputs per sample, and inputs, at least.
@@ -40,12 +41,16 @@ _SOLVE, _WIDE = Patience(2, 1e-7, window=2, fall=0.9), Patience(3, 1e-7, window=
 _INNER = Inner(5, 0.1)
 
 
-def fits(dim: int, count: int) -> bool:
-    """Whether so many samples span few of the input's dimensions, so that a search in a small basis pays."""
-    return dim >= max(_DIMS, _DIMS_PER_SAMPLE * count)
+def fits(problem: Problem, count: int) -> bool:
+    """Whether so many samples span few of the input's dimensions, so that a search in a small basis pays.
+
+    Not where norms are to be found too: there samples were found less often than by subsets of coordinates.
+    """
+    dim, known = problem.features.input_dim, problem.target.knowledge.known_samples
+    return dim >= max(_DIMS, _DIMS_PER_SAMPLE * count) and not problem.norms_open and not known
 
 
-_NUMBERS = ("step", "residual", "enough", "stalls", "phase", "free")  # of a state, beside its best residual
+_NUMBERS = ("step", "residual", "enough", "stalls", "phase")  # of a state, beside its best residual
 
 
 @dataclass
@@ -61,7 +66,6 @@ class BasisState:
     enough: float = _SPARE_ABOVE  # residual at which a phase with spare rows is over
     stalls: int = 0
     phase: int = 1  # odd ones have spare rows
-    free: bool = False
     start: int = 1
 
     @property
@@ -93,9 +97,7 @@ class BasisSearch:
     Args:
         span: the equation, over a counted feature map of the form act(V x); a free linear part is solved for jointly.
         count: how many samples.
-        spectral: whether second moments know the samples (not for odd activations).
-        radius: norm of the samples, or where to begin to look for it.
-        free_norms: whether the norms are unknown too: they are freed where the search stalls with equal ones.
+        radius: norm of the samples.
         keep_going: asked before every step.
     """
 
@@ -104,24 +106,18 @@ class BasisSearch:
         span: Span,
         count: int,
         *,
-        spectral: bool,
         radius: float,
-        free_norms: bool,
         keep_going: Callable[[BasisState], bool],
     ) -> None:
         assert isinstance(span.features, CountedFeatures)
         self.span, self.count, self._features = span, count, span.features
-        self._spectral, self.radius, self._free_norms, self._keep_going = spectral, radius, free_norms, keep_going
+        self.radius, self._keep_going = radius, keep_going
         balanced = _EQUATIONS * (span.features.input_dim / count) ** 2
         self._spare = max(3, math.ceil(_SPARE_SHARE * count))
         self._equations = max(_FEWEST_EQUATIONS, min(_MOST_EQUATIONS, balanced))
 
     def begin(self, generator: torch.Generator) -> BasisState:
         """Spectral rows, some more than there are samples, solved in their own span."""
-        dim = self._features.input_dim
-        if not self._spectral:
-            rows = self._with_linear(random_rows(self.count + self._spare, dim, generator, self._features))
-            return BasisState(rows, rows[:0], generator)
         wanted = math.ceil(_FIRST_DIRECTIONS * self.count) + self._spare
         found = spectral_rows(self._features, self.span.without_nuisance(), wanted, generator, sweeps=1, spare=0)
         basis = GrowingBasis(self._features, self._with_linear(found))
@@ -151,7 +147,6 @@ class BasisSearch:
         if done or state.stalls >= _STALLS:
             state.enough = min(state.enough, _SPARE_FALL * state.best)
             state.phase, state.stalls, state.best = state.phase + 1, 0, math.inf
-            state.free = self._free_norms and state.phase > 2
 
     def _step(self, state: BasisState, basis: GrowingBasis, point: Point) -> None:
         """New directions for the basis, and the rows solved for in it."""
@@ -181,10 +176,7 @@ class BasisSearch:
 
     def _hidden_rows(self, state: BasisState, point: Point) -> torch.Tensor:
         """Rows along the residual's second moments, where samples may hide."""
-        if self._spectral:
-            found = spectral_rows(self._features, point.residual, self._spare, state.generator, sweeps=1, spare=0)
-        else:
-            found = random_rows(self._spare, self._features.input_dim, state.generator, self._features)
+        found = spectral_rows(self._features, point.residual, self._spare, state.generator, sweeps=1, spare=0)
         return onto_sphere(found, self.radius)
 
     def _inside(self, basis: GrowingBasis) -> Span:
@@ -197,13 +189,11 @@ class BasisSearch:
         """Levenberg-Marquardt in the basis, on as many coordinates as it takes, and down to `goal` samples."""
         samples = rows.shape[0] - self.span.num_linear
         inside = self._inside(basis).subset(self._draw(self._equations * basis.rank * samples, state.generator))
-        radius = None if state.free else self.radius * math.sqrt(basis.rank / self._features.input_dim)
+        radius = self.radius * math.sqrt(basis.rank / self._features.input_dim)
         lowered = basis.lower(rows)
-        if radius is not None:
-            lowered = torch.cat([onto_sphere(lowered[:samples], radius), lowered[samples:]])
+        lowered = torch.cat([onto_sphere(lowered[:samples], radius), lowered[samples:]])
         point = levenberg_marquardt(inside, lowered, patience, radius=radius, inner=_INNER)
-        kept = basis.lift(drop_rows(point, goal))
-        return bounded(kept, goal, self.radius, NORMS) if state.free else kept
+        return basis.lift(drop_rows(point, goal))
 
     def _draw(self, equations: float, generator: torch.Generator) -> slice:
         """A random window of so many coordinates, or all."""

@@ -124,7 +124,7 @@ class Exact(Attack):
 
     def _search(self, problem: Problem, count: int, monitor: Monitor) -> Outcome:
         """Searches on a few of the coordinates, then on more; leaves those that were read last with the monitor."""
-        in_basis = basis_search.fits(problem.features.input_dim, count) and not problem.target.knowledge.known_samples
+        in_basis = basis_search.fits(problem, count)
         rows = None
         for read in readings(problem, IN_A_BASIS if in_basis else BY_SUBSETS):
             monitor.problem = read

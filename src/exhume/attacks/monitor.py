@@ -77,9 +77,7 @@ class Monitor:
         search = BasisSearch(
             span,
             count,
-            spectral=_has_second_moment(span),
             radius=self.problem.radius,
-            free_norms=self.problem.norms_open,
             keep_going=self._keep_going,
         )
         return search.run(self._resumed(BasisState) or search.begin(self.problem.generator))

@@ -84,8 +84,8 @@ def _unit(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _directions(rows: torch.Tensor, least: float) -> torch.Tensor:
-    """An orthonormal basis of the span of rows, less what is small next to the largest."""
+    """An orthonormal basis of the span of rows, less directions in which they are small."""
     if not len(rows):
         return rows
     _, sizes, basis = torch.linalg.svd(rows, full_matrices=False)
-    return basis[sizes > least * max(float(sizes[0]), 1e-30)]
+    return basis[sizes > least]

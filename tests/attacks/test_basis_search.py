@@ -1,0 +1,115 @@
+"""Where inputs are many and samples few, the exact attack searches in a small basis, on some of the coordinates."""
+
+import pytest
+import torch
+
+import exhume
+from exhume import data
+from exhume.attacks import basis_search, checkpoint
+from exhume.attacks.base import counted
+
+DIM, SAMPLES = 260, 6
+
+
+def victim_of(ratio, seed=0, **options):
+    training = data.load("sphere", dim=DIM, samples=SAMPLES, seed=seed)
+    width = round(ratio * DIM * SAMPLES)
+    return training, exhume.RandomFeatures(num_features=width, seed=seed, **options).fit(
+        training.inputs, training.labels
+    )
+
+
+def test_samples_are_found_in_a_basis_with_fewer_passes_than_by_subsets(monkeypatch):
+    training, victim = victim_of(3)
+    result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+    monkeypatch.setattr(basis_search, "_DIMS", DIM + 1)
+    without = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+    assert result.certificate.verdict == without.certificate.verdict == "exact"
+    assert exhume.score(result, training.inputs).error < 1e-5
+    assert result.passes < without.passes
+
+
+def test_signs_that_an_even_activation_hides_stay_open():
+    training, victim = victim_of(4, activation="abs")
+    result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+    assert (result.certificate.verdict, result.signs_determined) == ("exact", False)
+    assert exhume.score(result, training.inputs).error_up_to_sign < 1e-5
+
+
+def test_a_few_of_many_coordinates_are_read_and_the_others_confirm():
+    training, victim = victim_of(12)
+    target = victim.target(knowledge=exhume.Knowledge.about(training.labels))
+    result = exhume.reconstruct(target, num_samples=SAMPLES)
+    read = 3 * counted(target, SAMPLES)[1]
+    assert result.evidence["coordinates"] == read
+    assert result.certificate.equations == read < target.num_parameters
+    assert result.evidence["unread_residual"] < 1e-5
+    assert any(f"{read} of {target.num_parameters} were read" in note for note in result.notes)
+    assert exhume.score(result, training.inputs, true_labels=training.labels).error < 1e-5
+
+
+def test_weights_that_were_not_read_and_do_not_agree_are_noticed():
+    training, victim = victim_of(12)
+    target = victim.target()
+    wrong = target.displacement.clone()
+    wrong[:, -200:] += 0.3 * wrong.norm() / wrong.shape[1] ** 0.5
+    result = exhume.reconstruct(exhume.Target(target.feature_map, wrong), num_samples=SAMPLES, max_passes=2000)
+    assert result.certificate.verdict != "exact"
+    assert "coordinates" not in result.evidence
+
+
+def test_rounded_weights_are_read_whole_for_the_last_digits():
+    training, victim = victim_of(12)
+    target = victim.target()
+    rounded = exhume.Target(target.feature_map, target.displacement.bfloat16().float())
+    result = exhume.reconstruct(rounded, num_samples=SAMPLES, max_passes=4000)
+    assert result.certificate.verdict == "approximate"
+    assert result.certificate.equations == target.num_parameters
+    error = exhume.score(result, training.inputs).error
+    assert error / 3 < result.certificate.predicted_error < 3 * error
+
+
+class Cut(Exception):
+    pass
+
+
+def test_interrupted_search_in_a_basis_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    training, victim = victim_of(3)
+    target, path = victim.target(), tmp_path / "state.safetensors"
+    whole = exhume.reconstruct(target, num_samples=SAMPLES)
+
+    def cut_at(event):
+        if event.step == 12:
+            raise Cut
+
+    with pytest.raises(Cut):
+        exhume.reconstruct(target, num_samples=SAMPLES, checkpoint=path, progress=cut_at)
+    seen = []
+    again = exhume.reconstruct(
+        target, num_samples=SAMPLES, checkpoint=path, resume=True, progress=lambda event: seen.append(event.step)
+    )
+    assert seen[0] >= 11
+    # The basis is made anew, so that rounding differs; the answer does not.
+    assert again.certificate.verdict == whole.certificate.verdict == "exact"
+    torch.testing.assert_close(again.samples, whole.samples, atol=1e-4, rtol=0)
+    assert exhume.score(again, training.inputs).error < 1e-5
+
+
+def test_what_an_interrupted_run_had_behind_it_is_not_searched_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(basis_search, "STEPS", 3)  # gives up, and the search by subsets takes over
+    _, victim = victim_of(3)
+    target, path = victim.target(), tmp_path / "state.safetensors"
+    steps = []
+
+    def cut(event):
+        steps.append(event.step)
+        if len(steps) == 8:
+            raise Cut
+
+    with pytest.raises(Cut):
+        exhume.reconstruct(target, num_samples=SAMPLES, checkpoint=path, progress=cut)
+    monkeypatch.setattr(basis_search.BasisSearch, "run", lambda self, state: pytest.fail("searched again"))
+    result = exhume.reconstruct(target, num_samples=SAMPLES, checkpoint=path, resume=True)
+    assert result.certificate.verdict == "exact"
