@@ -49,7 +49,7 @@ def test_a_few_of_many_coordinates_are_read_and_the_others_confirm():
 
 
 def test_weights_that_were_not_read_and_do_not_agree_are_noticed():
-    training, victim = victim_of(12)
+    _, victim = victim_of(12)
     target = victim.target()
     wrong = target.displacement.clone()
     wrong[:, -200:] += 0.3 * wrong.norm() / wrong.shape[1] ** 0.5

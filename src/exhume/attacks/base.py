@@ -7,7 +7,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -102,6 +102,7 @@ class Proposal:
         displacement: the displacement that the samples solve for, if it is a corrected one.
         coefficients, certificate: from attacks that solve another equation than that of the last layer; others leave
             them to the judge.
+        residual: of all coordinates, with coefficients fitted to them, where the judge is given a part of them.
         drift_floor: relative residual that the estimated drift of the features alone would leave.
         drift_errors: for every sample the error that drift may have left in it.
         evidence: numbers behind the choices that were made, such as the number of samples.
@@ -119,6 +120,7 @@ class Proposal:
     displacement: torch.Tensor | None = None
     coefficients: torch.Tensor | None = None
     certificate: Certificate | None = None
+    residual: float | None = None
     drift_floor: float | None = None
     drift_errors: tuple[float, ...] = ()
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -215,7 +217,10 @@ class Attack(ABC):
         problem.features.ledger.unit_rows = proposal.samples.shape[0]
         coefficients, certificate = proposal.coefficients, proposal.certificate
         if certificate is None:
-            coefficients, certificate = self._judge(proposal.judged or problem, proposal, seed)
+            judged, certificate = self._judge(proposal.judged or problem, proposal, seed)
+            coefficients = judged if coefficients is None else coefficients
+        if proposal.residual is not None:
+            certificate = replace(certificate, residual=proposal.residual)
         assert coefficients is not None
         divided = division(target.features)
         unknown_head = _UNKNOWN_HEAD if target.knowledge.initial_head == "unknown" else ()

@@ -25,12 +25,20 @@ _WITNESS = 10.0
 
 @dataclass(frozen=True)
 class Witness:
-    """What the unread coordinates say of samples: the relative residual there, and whether it confirms the others."""
+    """What the unread coordinates say of samples.
 
-    coordinates: int
-    residual: float
+    Attributes:
+        unread: relative residual there, with the coefficients that fit what was read.
+        confirms: whether that is no more than rounding, or than what was left of the others.
+        residual, coefficients: relative residual and coefficients (n, k) fitted to all coordinates.
+        outputs: of the model at the samples, (n, k).
+    """
+
+    unread: float
     confirms: bool
-    outputs: torch.Tensor  # (n, k) of the model at the samples
+    residual: float
+    coefficients: torch.Tensor
+    outputs: torch.Tensor
 
 
 def readings(problem: Problem, per_unknown: float) -> Iterator[Problem]:
@@ -54,22 +62,29 @@ def witness(problem: Problem, read: Problem, samples: torch.Tensor) -> Witness:
     here, count = features.coordinates, read.features.num_features
     phi, theta = features.forward(samples), problem.target.displacement.to(samples.dtype)
     seen, unseen = here.local(slice(0, count)), here.local(slice(count, features.num_features))
-    gram = here.sum((phi[:, seen] @ phi[:, seen].T).double())
-    moments = here.sum((phi[:, seen] @ theta[:, seen].T).double())
-    weights = torch.linalg.solve(gram, moments).to(phi)  # (n, k)
+    everywhere = slice(0, phi.shape[1])
 
-    def left(columns: slice | torch.Tensor) -> float:
+    def fitted(columns: slice | torch.Tensor) -> torch.Tensor:
+        """Coefficients (n, k), in two sweeps: the normal equations lose half the digits."""
+        part, goal = phi[:, columns], theta[:, columns]
+        gram = here.sum((part @ part.T).double())
+        weights = torch.zeros((len(samples), len(theta)), dtype=gram.dtype, device=gram.device)
+        for _ in range(2):
+            moments = here.sum((part @ (goal - weights.to(goal).T @ part).T).double())
+            weights = weights + torch.linalg.solve(gram, moments)
+        return weights.to(phi)
+
+    def left(weights: torch.Tensor, columns: slice | torch.Tensor) -> float:
         rest = theta[:, columns] - weights.T @ phi[:, columns]
-        parts = torch.stack(
-            [rest.square().sum(dtype=torch.float64), theta[:, columns].square().sum(dtype=torch.float64)]
-        )
-        of_rest, of_theta = here.sum(parts).tolist()
+        sizes = [part.square().sum(dtype=torch.float64) for part in (rest, theta[:, columns])]
+        of_rest, of_theta = here.sum(torch.stack(sizes)).tolist()
         return math.sqrt(of_rest / of_theta) if of_theta else 0.0
 
-    residual = left(unseen)
-    limit = _WITNESS * max(left(seen), torch.finfo(problem.target.displacement.dtype).eps)
+    weights, whole = fitted(seen), fitted(everywhere)
+    unread = left(weights, unseen)
+    limit = _WITNESS * max(left(weights, seen), torch.finfo(problem.target.displacement.dtype).eps)
     outputs = problem.target.outputs(phi)
-    return Witness(features.num_features - count, residual, residual <= limit, outputs)
+    return Witness(unread, unread <= limit, left(whole, everywhere), whole, outputs)
 
 
 def _first(problem: Problem, count: int) -> Problem:

@@ -156,10 +156,12 @@ def finish_on_a_part(problem: Problem, read: Problem, count: int, outcome: Outco
     if not seen.confirms:
         return finish(problem, count, replace(outcome, found=False, reproduced=True), monitor)
     labelled = _labelled(problem, proposal.samples, proposal.stop, seen.outputs)
+    # The norms of homogeneous features are read off the outputs of all coordinates, and coefficients go with them.
+    sizes = proposal.samples.norm(dim=1) / labelled.samples.norm(dim=1)
     coordinates = read.features.num_features
     told = (
         f"Coordinates: {coordinates} of {problem.features.num_features} were read; the others, read once, are "
-        f"explained to a relative residual of {seen.residual:.1e}."
+        f"explained to a relative residual of {seen.unread:.1e}."
     )
     return replace(
         proposal,
@@ -167,7 +169,9 @@ def finish_on_a_part(problem: Problem, read: Problem, count: int, outcome: Outco
         labels=labelled.labels if proposal.labels is not None else None,
         norms_determined=labelled.norms_determined,
         judged=read,
-        evidence={"coordinates": coordinates, "unread_residual": seen.residual},
+        coefficients=seen.coefficients * sizes[:, None].to(seen.coefficients),
+        residual=seen.residual,
+        evidence={"coordinates": coordinates, "unread_residual": seen.unread},
         notes=(*proposal.notes[:-1], labelled.note, told),
     )
 
