@@ -1,5 +1,7 @@
 """Where inputs are many and samples few, the exact attack searches in a small basis, on some of the coordinates."""
 
+import math
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ import exhume
 from exhume import data
 from exhume.attacks import basis_search, checkpoint
 from exhume.attacks.base import counted
+from exhume.features import GaussianMatrix
 
 DIM, SAMPLES = 260, 6
 
@@ -113,3 +116,17 @@ def test_what_an_interrupted_run_had_behind_it_is_not_searched_again(tmp_path, m
     monkeypatch.setattr(basis_search.BasisSearch, "run", lambda self, state: pytest.fail("searched again"))
     result = exhume.reconstruct(target, num_samples=SAMPLES, checkpoint=path, resume=True)
     assert result.certificate.verdict == "exact"
+
+
+def test_v_that_fits_in_half_precision_only_is_read_so_while_the_residual_is_large(monkeypatch):
+    training, victim = victim_of(3, memory_budget="3MB")  # V has 4.9 MB
+    drawn = []
+    generate = GaussianMatrix._generate
+    monkeypatch.setattr(GaussianMatrix, "_generate", lambda self, *rows: drawn.append(rows) or generate(self, *rows))
+    result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+    with_half = len(drawn)
+    assert result.certificate.verdict == "exact"
+    assert exhume.score(result, training.inputs).error < 1e-5
+    monkeypatch.setattr(basis_search, "_ROUNDED_ABOVE", math.inf)
+    exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+    assert with_half < 0.75 * (len(drawn) - with_half)

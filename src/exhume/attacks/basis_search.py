@@ -39,6 +39,8 @@ _EQUATIONS, _FEWEST_EQUATIONS, _MOST_EQUATIONS = 0.004, 3.0, 15.0
 _STALLED, _STALLS, _PHASES = 0.93, 3, 6
 _SOLVE, _WIDE = Patience(2, 1e-7, window=2, fall=0.9), Patience(3, 1e-7, window=3, fall=0.95)
 _INNER = Inner(5, 0.1)
+# Residual above which V may be read in half precision, where only so it can be kept.
+_ROUNDED_ABOVE = 1e-2
 
 
 def fits(problem: Problem, count: int) -> bool:
@@ -112,6 +114,8 @@ class BasisSearch:
         assert isinstance(span.features, CountedFeatures)
         self.span, self.count, self._features = span, count, span.features
         self.radius, self._keep_going = radius, keep_going
+        rounded = self._features.fits_in_half_precision_only
+        self._early = self._features.in_half_precision() if rounded else self._features
         balanced = _EQUATIONS * (span.features.input_dim / count) ** 2
         self._spare = max(3, math.ceil(_SPARE_SHARE * count))
         self._equations = max(_FEWEST_EQUATIONS, min(_MOST_EQUATIONS, balanced))
@@ -119,16 +123,19 @@ class BasisSearch:
     def begin(self, generator: torch.Generator) -> BasisState:
         """Spectral rows, some more than there are samples, solved in their own span."""
         wanted = math.ceil(_FIRST_DIRECTIONS * self.count) + self._spare
-        found = spectral_rows(self._features, self.span.without_nuisance(), wanted, generator, sweeps=1, spare=0)
-        basis = GrowingBasis(self._features, self._with_linear(found))
+        found = spectral_rows(self._early, self.span.without_nuisance(), wanted, generator, sweeps=1, spare=0)
+        basis = GrowingBasis(self._early, self._with_linear(found))
         state = BasisState(self._with_linear(found), found[:0], generator)
         state.rows = self._solve(basis, state.rows, self.count + self._spare, state, _WIDE)
         return state
 
     def run(self, state: BasisState) -> Outcome:
         """Searches until the residual collapses or does not fall any more."""
-        basis = GrowingBasis(self._features, torch.cat([state.rows, state.moved]))
+        read = self._early if state.residual > _ROUNDED_ABOVE else self._features
+        basis = GrowingBasis(read, torch.cat([state.rows, state.moved]))
         while self._keep_going(state):
+            if basis.whole is not self._features and state.residual < _ROUNDED_ABOVE:
+                basis = GrowingBasis(self._features, torch.cat([state.rows, state.moved]))
             point = self._inside(basis).at(basis.lower(state.rows))
             state.residual = math.sqrt(point.loss)
             if state.residual < FOUND and point.num_samples == self.count:
@@ -151,8 +158,8 @@ class BasisSearch:
     def _step(self, state: BasisState, basis: GrowingBasis, point: Point) -> None:
         """New directions for the basis, and the rows solved for in it."""
         rows, samples, goal = state.rows, point.num_samples, self.count + self._spare * state.spare
-        hidden = self._hidden_rows(state, point) if state.spare else rows[:0]
-        basis.renew(torch.cat([rows, state.moved]), torch.cat([self._gradient(point), hidden]))
+        hidden = self._hidden_rows(basis, state, point) if state.spare else rows[:0]
+        basis.renew(torch.cat([rows, state.moved]), torch.cat([self._gradient(basis, point), hidden]))
         del point
         if samples + len(hidden) > goal:
             wide = torch.cat([rows[:samples], hidden, rows[samples:]])
@@ -166,17 +173,17 @@ class BasisSearch:
         """The rows cut down to `count` samples."""
         return self._solve(basis, state.rows, self.count, state, _SOLVE)
 
-    def _gradient(self, point: Point) -> torch.Tensor:
+    def _gradient(self, basis: GrowingBasis, point: Point) -> torch.Tensor:
         """Gradients of the samples and of the linear part in the whole space, (n + j, d). One pass."""
         slopes = cast(CountedLinearisation, point.at).slopes[: point.num_samples]
         cotangents = slopes * (point.coefficients @ point.residual)
         if self.span.num_linear:
             cotangents = torch.cat([cotangents, point.residual])
-        return self._features.pull_back(cotangents)
+        return basis.whole.pull_back(cotangents)
 
-    def _hidden_rows(self, state: BasisState, point: Point) -> torch.Tensor:
+    def _hidden_rows(self, basis: GrowingBasis, state: BasisState, point: Point) -> torch.Tensor:
         """Rows along the residual's second moments, where samples may hide."""
-        found = spectral_rows(self._features, point.residual, self._spare, state.generator, sweeps=1, spare=0)
+        found = spectral_rows(basis.whole, point.residual, self._spare, state.generator, sweeps=1, spare=0)
         return onto_sphere(found, self.radius)
 
     def _inside(self, basis: GrowingBasis) -> Span:

@@ -11,6 +11,7 @@ import torch
 from exhume.activations import Activation
 from exhume.errors import InputError
 from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
+from exhume.features.gaussian import GaussianMatrix
 from exhume.features.random import RandomFeatureMap, RandomLinearisation
 from exhume.features.weighted import generates_anew, sweep, weighted_jvp, weighted_vjp
 from exhume.sharding import coordinates_of
@@ -121,6 +122,12 @@ class CountedFeatures:
     def with_activation(self, activation: str | Activation) -> CountedFeatures:
         """The same V under another activation."""
         return self.instead(self._rows.with_activation(activation))
+
+    @property
+    def fits_in_half_precision_only(self) -> bool:
+        """Whether V is generated anew on every pass, and would be kept in half precision."""
+        matrix = getattr(self._map, "matrix", None)
+        return isinstance(matrix, GaussianMatrix) and not matrix.fits_budget and matrix.fits_budget_rounded
 
     def in_half_precision(self) -> CountedFeatures:
         """The map of V rounded to float16, if the map has a V."""

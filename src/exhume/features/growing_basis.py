@@ -20,13 +20,16 @@ class GrowingBasis:
 
     Coordinates are scaled as in `reduced`: a sample of norm sqrt(d) has coordinates of norm sqrt(r).
 
+    Attributes:
+        whole: the map that V is of.
+
     Args:
         features: of the form act(V x).
         rows: (m, d) whose span is the first basis. One pass over them.
     """
 
     def __init__(self, features: CountedFeatures, rows: torch.Tensor) -> None:
-        self._whole = features
+        self.whole = features
         self._basis = torch.empty((0, features.input_dim), dtype=torch.float64, device=features.device)
         held = features.coordinates.width(features.num_features)
         self._entries = torch.empty((held, 0), dtype=features.dtype, device=features.device)  # scale V B^T
@@ -42,11 +45,11 @@ class GrowingBasis:
         """The map from coordinates; an application costs r/d of one of the whole map."""
         inside = RandomFeatureMap(
             DenseMatrix(self._entries),
-            self._whole.activation,
-            self._whole.dtype,
-            coordinates=self._whole.coordinates,
+            self.whole.activation,
+            self.whole.dtype,
+            coordinates=self.whole.coordinates,
         )
-        return self._whole.instead(inside, self.rank / self._whole.input_dim)
+        return self.whole.instead(inside, self.rank / self.whole.input_dim)
 
     def lift(self, coordinates: torch.Tensor) -> torch.Tensor:
         """Samples (m, d) from their coordinates (m, r)."""
@@ -66,17 +69,17 @@ class GrowingBasis:
         fresh = _unit(added.double())
         for _ in range(2):  # twice is enough
             fresh = fresh - (fresh @ old.T) @ old
-        fresh = self._whole.coordinates.lead(_directions(fresh, _SAME_DIRECTION))
-        scale = math.sqrt(self._whole.input_dim / (len(old) + len(fresh)))
+        fresh = self.whole.coordinates.lead(_directions(fresh, _SAME_DIRECTION))
+        scale = math.sqrt(self.whole.input_dim / (len(old) + len(fresh)))
         entries = self._entries.new_empty((self._entries.shape[0], len(old) + len(fresh)))
         if len(old):
             torch.mm(self._entries, (mixing.T * (scale / self._scale)).to(entries), out=entries[:, : len(old)])
-        entries[:, len(old) :] = self._whole.preactivate((fresh * scale).to(entries)).T
+        entries[:, len(old) :] = self.whole.preactivate((fresh * scale).to(entries)).T
         self._basis, self._entries = torch.cat([old, fresh]), entries
 
     @property
     def _scale(self) -> float:
-        return math.sqrt(self._whole.input_dim / max(self.rank, 1))
+        return math.sqrt(self.whole.input_dim / max(self.rank, 1))
 
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:
