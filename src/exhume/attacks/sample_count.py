@@ -28,6 +28,7 @@ _MOST_VISIBLE = 32  # eigenvalues that are looked at
 # Singular values of Theta: what rounding leaves of a zero one, and the fall that shows the rank.
 _RANK_ROUNDING, _RANK_GAP = 1e-6, 10.0
 _IDLE_SHARE = 1e-3  # relative residual below which a row's worth is doubted
+_NEXT_TO_THE_REST = 100.0  # times the loss that is left, below which it is doubted
 # A row is idle if it is worth no more than so many times the loss at the floor, and the rest solves the equation to it.
 _ABOVE_FLOOR = 10.0
 _TWIN_COSINE = 0.98
@@ -82,7 +83,7 @@ def drop_while_solved(
         span = monitor.span_for(rows)
         point = span.at(outcome.rows)
         twins = _has_twins(point)
-        if not (thorough or twins or _is_doubtful(point)):
+        if not (thorough or twins or _is_doubtful(span, point)):
             break
         # Only at the floor does the residual tell an idle row from a sample with a small coefficient.
         point = levenberg_marquardt(span, outcome.rows, _FLOOR, radius=radius, damping=1e-3)
@@ -132,10 +133,11 @@ def samples_by_rank(target: Target) -> int | None:
     return int(falls.argmax()) + 1
 
 
-def _is_doubtful(point: Point) -> bool:
-    """Whether some row is worth so little that it may be idle."""
+def _is_doubtful(span: Span, point: Point) -> bool:
+    """Whether some row is worth so little, also next to what is left, that it may be idle."""
     worth = worths(point)
-    return bool((worth / worth.sum()).sqrt().min() < _IDLE_SHARE)
+    beside_the_rest = float(worth.min()) < _NEXT_TO_THE_REST * point.loss * span.squared_norm
+    return beside_the_rest and bool((worth / worth.sum()).sqrt().min() < _IDLE_SHARE)
 
 
 def _has_twins(point: Point) -> bool:
