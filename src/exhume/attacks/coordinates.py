@@ -19,6 +19,8 @@ from exhume.attacks.base import Problem, counted
 IN_A_BASIS, BY_SUBSETS = 3.0, 5.0
 # The next try reads so many times as many. A saving smaller than this is none.
 _WIDER, _WORTH_IT = 2.0, 1.3
+# Entries of V below which all are read: there the calls cost more than the products.
+_SMALL = 2**20
 # The residual of what was not read may be so many times that of what was.
 _WITNESS = 10.0
 
@@ -48,7 +50,8 @@ def readings(problem: Problem, per_unknown: float) -> Iterator[Problem]:
     noise.
     """
     width, target = problem.features.num_features, problem.target
-    if problem.num_samples is not None and target.trained_head is None and target.num_outputs == 1:
+    large = width * problem.features.input_dim > _SMALL
+    if large and problem.num_samples is not None and target.trained_head is None and target.num_outputs == 1:
         read = per_unknown * counted(target, problem.num_samples)[1]
         while width > _WORTH_IT * read:
             yield _first(problem, math.ceil(read))
