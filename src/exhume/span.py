@@ -124,12 +124,12 @@ class Span:
             fixed=None if self.fixed is None else self.fixed[:, columns],
         )
 
-    def over(self, features: FeatureMap) -> Span:
-        """The same equation for another feature map over the same coordinates; losses keep their scale."""
+    def over(self, features: FeatureMap, nuisance: Nuisance | None = None) -> Span:
+        """The equation for another feature map over the same coordinates; losses keep their scale."""
         return Span(
             features,
             self.displacement,
-            self.nuisance,
+            nuisance or self.nuisance,
             ridge=self.ridge,
             squared_norm=self.squared_norm,
             inactive_slope=self._inactive_slope,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -35,7 +35,7 @@ _SPARE_SHARE, _SPARE_ABOVE, _SPARE_FALL = 0.12, 5e-4, 0.2
 # passes are, between two limits.
 _EQUATIONS, _FEWEST_EQUATIONS, _MOST_EQUATIONS = 0.004, 3.0, 15.0
 # A step that leaves more than this share of the least residual has stalled. So many of them end a phase, and so many
-# phases with spare rows end the search.
+# phases, with spare rows and without in turn, end the search.
 _STALLED, _STALLS, _PHASES = 0.93, 3, 6
 _SOLVE, _WIDE = Patience(2, 1e-7, window=2, fall=0.9), Patience(3, 1e-7, window=3, fall=0.95)
 _INNER = Inner(5, 0.1)
@@ -68,7 +68,7 @@ class BasisState:
     enough: float = _SPARE_ABOVE  # residual at which a phase with spare rows is over
     stalls: int = 0
     phase: int = 1  # odd ones have spare rows
-    start: int = 1
+    start: ClassVar[int] = 1  # there is no other
 
     @property
     def spare(self) -> bool:

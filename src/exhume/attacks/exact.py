@@ -149,14 +149,16 @@ class Exact(Attack):
 def finish_on_a_part(problem: Problem, read: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
     """Finishes on the coordinates that were read, and lets the others say whether they agree.
 
-    Where they do not, or the search did not find the samples, all are read: there is noise, and more of them drown it.
+    Where the search did not find the samples, all are read: there is noise, and more of them drown it. Where the others
+    do not agree, the search goes on with all of them.
     """
     if not outcome.found:
         return finish(problem, count, outcome, monitor)
     proposal = finish(read, count, outcome, monitor)
     seen = witness(problem, read, proposal.samples)
     if not seen.confirms:
-        return finish(problem, count, replace(outcome, found=False, reproduced=True), monitor)
+        outcome = monitor.search(monitor.span_for(count), count, rows=outcome.rows)
+        return finish(problem, count, outcome, monitor)
     labelled = _labelled(problem, proposal.samples, proposal.stop, seen.outputs)
     # The norms of homogeneous features are read off the outputs of all coordinates, and coefficients go with them.
     sizes = proposal.samples.norm(dim=1) / labelled.samples.norm(dim=1)

@@ -40,16 +40,7 @@ class Momentum:
     def __init__(self, span: Span, radius: float, spectral: bool, most_steps: int) -> None:
         self._radius, self._spectral, self._most_steps = radius, spectral, most_steps
         self._apart = span.nuisance.linear and not span.nuisance.joint
-        self._span = span
-        if self._apart:
-            self._span = Span(
-                span.features,
-                span.displacement,
-                replace(span.nuisance, joint=True),
-                ridge=span.ridge,
-                squared_norm=span.squared_norm,
-                fixed=span.fixed,
-            )
+        self._span = span.over(span.features, replace(span.nuisance, joint=True)) if self._apart else span
 
     def begin(self, state: SearchState) -> None:
         """Starts the phase at the state's rows."""

@@ -25,8 +25,8 @@ from exhume.solvers import Inner, Patience, bounded, gauss_newton_step, levenber
 from exhume.span import Point, Span
 
 # All constants below were chosen on sphere d=30, n=20 at p = 1.75dn to 5dn and CIFAR-10 n=10 at 3.25dn.
-# Samples that resemble each other (raw images have cosines of 0.7 to 0.95) need more of it: a start gets this once its
-# rows have such a mean |cosine|, or if it has not come below such a residual in 100 steps.
+# Samples that resemble each other (raw images have cosines of 0.7 to 0.95) need more damping: a start gets this once
+# its rows have such a mean |cosine|, or if it has not come below such a residual in 100 steps.
 _MORE_DAMPING, _ALIKE_ABOVE, _SLOW_AFTER, _SLOW_ABOVE = 0.1, 0.4, 100, 0.3
 FOUND = 3e-5  # relative residual at which the samples are found
 STEPS_PER_START = 1800  # half of them with momentum at most
