@@ -216,4 +216,4 @@ def _save(measured: Measured, training: Dataset, result: exhume.Reconstruction, 
 
 def _peak() -> float:
     """GB of memory that this process has held at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

@@ -13,6 +13,7 @@ from exhume.features.random import RandomFeatureMap
 # Singular values of unit rows below which a direction is taken for one that is there already.
 _SAME_DIRECTION = 1e-4
 _SAME_IN_SPAN = 1e-6
+_MIXED_AT_ONCE = 1 << 15  # coordinates
 
 
 class GrowingBasis:
@@ -32,7 +33,8 @@ class GrowingBasis:
         self.whole = features
         self._basis = torch.empty((0, features.input_dim), dtype=torch.float64, device=features.device)
         held = features.coordinates.width(features.num_features)
-        self._entries = torch.empty((held, 0), dtype=features.dtype, device=features.device)  # scale V B^T
+        # Its first r columns are scale V B^T.
+        self._room = torch.empty((held, len(rows)), dtype=features.dtype, device=features.device)
         self.renew(rows[:0], rows)
 
     @property
@@ -44,7 +46,7 @@ class GrowingBasis:
     def features(self) -> CountedFeatures:
         """The map from coordinates; an application costs r/d of one of the whole map."""
         inside = RandomFeatureMap(
-            DenseMatrix(self._entries),
+            DenseMatrix(self._room[:, : self.rank]),
             self.whole.activation,
             self.whole.dtype,
             coordinates=self.whole.coordinates,
@@ -70,12 +72,24 @@ class GrowingBasis:
         for _ in range(2):  # twice is enough
             fresh = fresh - (fresh @ old.T) @ old
         fresh = self.whole.coordinates.lead(_directions(fresh, _SAME_DIRECTION))
-        scale = math.sqrt(self.whole.input_dim / (len(old) + len(fresh)))
-        entries = self._entries.new_empty((self._entries.shape[0], len(old) + len(fresh)))
-        if len(old):
-            torch.mm(self._entries, (mixing.T * (scale / self._scale)).to(entries), out=entries[:, : len(old)])
-        entries[:, len(old) :] = self.whole.preactivate((fresh * scale).to(entries)).T
-        self._basis, self._entries = torch.cat([old, fresh]), entries
+        rank = len(old) + len(fresh)
+        scale = math.sqrt(self.whole.input_dim / rank)
+        self._mix((mixing.T * (scale / self._scale)).to(self._room), rank)
+        self._room[:, len(old) : rank] = self.whole.preactivate((fresh * scale).to(self._room)).T
+        self._basis = torch.cat([old, fresh])
+
+    def _mix(self, mixing: torch.Tensor, wanted: int) -> None:
+        """Replaces V B^T by its product with (r, m), in room for as many columns as are wanted.
+
+        In place, some coordinates at a time: two such tables at once would be the most that an attack ever holds.
+        """
+        old, new = mixing.shape
+        room = self._room if wanted <= self._room.shape[1] else self._room.new_empty((len(self._room), wanted))
+        if new:
+            for first in range(0, len(room), _MIXED_AT_ONCE):
+                part = slice(first, first + _MIXED_AT_ONCE)
+                room[part, :new] = self._room[part, :old] @ mixing
+        self._room = room
 
     @property
     def _scale(self) -> float:
