@@ -20,7 +20,7 @@ from exhume.errors import InputError
 from exhume.features import DenseMatrix, FirstLayerMap, GaussianMatrix, RandomFeatureMap
 from exhume.features.gaussian import BLOCK_ROWS
 from exhume.features.reduced import ReducedMap, reduced
-from exhume.features.sharded import bytes_held, sharded
+from exhume.features.sharded import sharded
 from exhume.nuisance import Nuisance
 from exhume.sharding import LostRank, Processes, Shard
 from exhume.span import Span
@@ -119,14 +119,14 @@ def test_each_process_makes_its_own_rows_of_a_seeded_matrix_and_no_others(width)
         rows = torch.cat([part for _, part in local.matrix.chunks()])
         assert torch.equal(rows, every[local.coordinates.held])
         assert local.num_features == width
-        assert bytes_held(local) == rows.nbytes == pytest.approx(every.nbytes / 2, rel=0.06)
+        assert local.matrix.kept_bytes == rows.nbytes == pytest.approx(every.nbytes / 2, rel=0.06)
 
 
 def test_a_part_that_exceeds_the_budget_is_generated_anew_on_every_pass():
     width = 33 * BLOCK_ROWS
     whole = RandomFeatureMap(GaussianMatrix(width, 3, seed=4, memory_budget=1000), "relu")
     local, inputs = sharded(whole, Processes(1, 2)), torch.randn(2, 3)
-    assert bytes_held(local) == 0
+    assert local.matrix.kept_bytes == 0
     assert torch.equal(local.forward(inputs), whole.forward(inputs)[:, local.coordinates.held])
 
 

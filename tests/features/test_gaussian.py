@@ -54,29 +54,16 @@ def test_every_block_is_a_draw_of_standard_normals_over_the_root_of_d(columns):
         assert torch.equal(held, drawn[: len(held)])
 
 
-@pytest.mark.parametrize("budget", [0, "1GB"])
-def test_a_rounded_matrix_is_the_matrix_in_half_precision(budget):
-    matrix = GaussianMatrix(3000, 40, seed=3, memory_budget=budget)
-    rounded = matrix.rounded()
-    assert torch.equal(whole(rounded), whole(matrix).half().float())
-    assert torch.equal(whole(rounded.subset(slice(10, 20))), whole(matrix)[10:20].half().float())
-    assert torch.equal(whole(rounded.rounded()), whole(rounded))
-
-
 def test_features_in_half_precision_are_near_the_exact_ones_and_computed_in_full_precision():
-    exact = CountedFeatures.open(RandomFeatureMap(GaussianMatrix(3000, 40, seed=3), "relu"), 2)
-    rounded = exact.in_half_precision()
+    matrix = GaussianMatrix(3000, 40, seed=3, memory_budget=2 * 3000 * 40)
+    exact = CountedFeatures.open(RandomFeatureMap(matrix, "relu"), 2)
+    rounded = exact.kept_as_it_fits(torch.float16)
     inputs = torch.randn(2, 40, generator=torch.Generator().manual_seed(0))
     features = exact.forward(inputs)
     change = (rounded.forward(inputs) - features).norm() / features.norm()
     assert rounded.forward(inputs).dtype == torch.float32
     assert 1e-5 < change < 5e-4
     assert exact.ledger.passes == 3
-
-
-def test_half_precision_may_fit_where_single_precision_does_not():
-    matrix = GaussianMatrix(1000, 10, seed=0, memory_budget=20_000)
-    assert (matrix.fits_budget, matrix.fits_budget_rounded) == (False, True)
 
 
 def test_float64_sees_the_same_numbers():
@@ -112,8 +99,8 @@ def test_a_window_that_fits_the_budget_is_generated_once(monkeypatch, blocks, wi
     generate = GaussianMatrix._generate
     monkeypatch.setattr(GaussianMatrix, "_generate", lambda self, *rows: drawn.append(rows) or generate(self, *rows))
     part = wide.subset(window)
-    assert not wide.fits_budget
-    assert part.fits_budget
+    assert not wide.is_kept
+    assert part.is_kept
     for _ in range(3):
         assert torch.equal(whole(part), expected)
     assert torch.equal(whole(part.subset(slice(5, 1500))), expected[5:1500])
@@ -125,10 +112,10 @@ def test_a_window_that_does_not_fit_the_budget_is_not_kept_but_its_windows_may_b
     wide = GaussianMatrix(5000, 10, seed=4, memory_budget=100_000)
     part = wide.subset(slice(500, 4500))
     assert torch.equal(whole(part), whole(wide)[500:4500])
-    assert not part.fits_budget
+    assert not part.is_kept
     assert part._kept is None
     inner = part.subset(slice(100, 1100))
-    assert inner.fits_budget
+    assert inner.is_kept
     assert torch.equal(whole(inner), whole(wide)[600:1600])
 
 

@@ -10,6 +10,8 @@ import torch
 
 import exhume
 from exhume import data
+from exhume.attacks import exact
+from exhume.attacks.coordinates import readings
 from exhume.errors import InputError
 from exhume.planning import GPU, THOUSAND_GPUS, Hardware, outlook, plan
 from exhume.planning import passes as known
@@ -41,7 +43,7 @@ def test_more_samples_in_the_same_model_never_cost_less():
 
 
 def test_parameters_beyond_those_that_are_read_change_nothing_but_the_unit_of_passes():
-    near, far = planned(100, ratio=known.EQUATIONS_READ).cost, planned(100, ratio=10 * known.EQUATIONS_READ).cost
+    near, far = planned(100, ratio=known.IN_A_BASIS).cost, planned(100, ratio=10 * known.IN_A_BASIS).cost
     assert far.coordinates == near.coordinates
     assert far.seconds == near.seconds
     assert far.full_passes == pytest.approx(near.passes / 10)
@@ -55,7 +57,7 @@ def test_units():
     pass_alone = 2 * 921_600 * 3072 * 100
     assert pass_alone <= cost.flops / cost.passes <= 1.01 * pass_alone
     assert cost.per_pass.products == pytest.approx(cost.flops / cost.passes / 1e11)
-    assert cost.per_pass.reading == pytest.approx(known.READS_PER_PASS * cost.matrix_bytes / 1e10)
+    assert cost.per_pass.reading == pytest.approx(known.READS_PER_PASS_IN_A_BASIS * cost.matrix_bytes / 1e10)
     assert cost.per_pass.first_drawing == pytest.approx(921_600 * 3072 / 1e8)
     assert cost.seconds == pytest.approx(cost.passes * cost.per_pass.of_a_pass + cost.per_pass.first_drawing)
 
@@ -96,7 +98,7 @@ def test_an_attack_without_half_precision_draws_v_anew_instead(monkeypatch):
 def test_drawing_v_anew_costs_its_numbers_in_every_pass():
     tight = replace(SMALL, memory=planned(100).cost.memory_regenerated)
     parts = planned(100, hardware=tight).cost.per_pass
-    assert parts.drawing == pytest.approx(known.READS_PER_PASS * 921_600 * 3072 / 1e8)
+    assert parts.drawing == pytest.approx(known.READS_PER_PASS_IN_A_BASIS * 921_600 * 3072 / 1e8)
     assert parts.first_drawing == 0
 
 
@@ -158,6 +160,29 @@ def test_a_power_law_is_found_again():
     assert found == pytest.approx((7, 0.5, -0.25, -1.5, 1))
     (alone,) = [known.fit([known.Measured(*each, "made up") for each in true if each[0] == 10])]
     assert alone.of_dim == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dim", "samples", "ratio", "outputs"),
+    [(300, 5, 3, 1), (300, 5, 3.8, 1), (300, 5, 12, 1), (90, 12, 12, 1), (30, 5, 12, 1), (300, 5, 12, 2)],
+)
+def test_the_plan_reads_as_many_coordinates_as_the_attack_does_at_first(dim, samples, ratio, outputs, monkeypatch):
+    training = data.load("sphere", dim=dim, samples=samples, seed=0)
+    labels = training.labels if outputs == 1 else torch.eye(outputs)[torch.arange(samples) % outputs]
+    width = round(ratio * dim * samples)
+    target = exhume.RandomFeatures(num_features=width).fit(training.inputs, labels).target()
+    read = []
+
+    def watched(*arguments):
+        for problem in readings(*arguments):
+            read.append(problem.features.num_features)
+            yield problem
+
+    monkeypatch.setattr(exact, "readings", watched)
+    exhume.reconstruct(target, num_samples=samples, max_passes=2)
+    # Several outputs are searched directly, on all coordinates.
+    assert plan(width * outputs, dim, samples, outputs, SMALL).cost.coordinates == (read[0] if read else width)
+    assert bool(read) == (outputs == 1)
 
 
 def test_passes_are_predicted_within_a_factor_of_three():

@@ -251,7 +251,7 @@ class Attack(ABC):
         """Coefficients and certificate of samples by the span equation of the last layer."""
         target = problem.target
         theta = target.displacement if proposal.displacement is None else proposal.displacement
-        span = problem.span(problem.features.with_dtype(proposal.samples.dtype), theta)
+        span = problem.span(problem.features.kept_as_it_fits().with_dtype(proposal.samples.dtype), theta)
         point = span.at(proposal.samples)
         certificate = certify(
             span,

@@ -39,7 +39,7 @@ _EQUATIONS, _FEWEST_EQUATIONS, _MOST_EQUATIONS = 0.004, 3.0, 15.0
 _STALLED, _STALLS, _PHASES = 0.93, 3, 6
 _SOLVE, _WIDE = Patience(2, 1e-7, window=2, fall=0.9), Patience(3, 1e-7, window=3, fall=0.95)
 _INNER = Inner(5, 0.1)
-# Residual above which V may be read in half precision, where only so it can be kept.
+# Residual above which V may be read in half precision, where it does not fit the budget otherwise.
 _ROUNDED_ABOVE = 1e-2
 
 
@@ -114,8 +114,8 @@ class BasisSearch:
         assert isinstance(span.features, CountedFeatures)
         self.span, self.count, self._features = span, count, span.features
         self.radius, self._keep_going = radius, keep_going
-        rounded = self._features.fits_in_half_precision_only
-        self._early = self._features.in_half_precision() if rounded else self._features
+        self._rounded = not self._features.is_kept
+        self._read = self._features.kept_as_it_fits(torch.float16)
         balanced = _EQUATIONS * (span.features.input_dim / count) ** 2
         self._spare = max(3, math.ceil(_SPARE_SHARE * count))
         self._equations = max(_FEWEST_EQUATIONS, min(_MOST_EQUATIONS, balanced))
@@ -123,19 +123,22 @@ class BasisSearch:
     def begin(self, generator: torch.Generator) -> BasisState:
         """Spectral rows, some more than there are samples, solved in their own span."""
         wanted = math.ceil(_FIRST_DIRECTIONS * self.count) + self._spare
-        found = spectral_rows(self._early, self.span.without_nuisance(), wanted, generator, sweeps=1, spare=0)
-        basis = GrowingBasis(self._early, self._with_linear(found))
+        found = spectral_rows(self._read, self.span.without_nuisance(), wanted, generator, sweeps=1, spare=0)
+        basis = GrowingBasis(self._read, self._with_linear(found))
         state = BasisState(self._with_linear(found), found[:0], generator)
         state.rows = self._solve(basis, state.rows, self.count + self._spare, state, _WIDE)
         return state
 
     def run(self, state: BasisState) -> Outcome:
         """Searches until the residual collapses or does not fall any more."""
-        read = self._early if state.residual > _ROUNDED_ABOVE else self._features
-        basis = GrowingBasis(read, torch.cat([state.rows, state.moved]))
+        if state.residual < _ROUNDED_ABOVE:
+            self._round_no_more()
+        basis = GrowingBasis(self._read, torch.cat([state.rows, state.moved]))
         while self._keep_going(state):
-            if basis.whole is not self._features and state.residual < _ROUNDED_ABOVE:
-                basis = GrowingBasis(self._features, torch.cat([state.rows, state.moved]))
+            if self._rounded and state.residual < _ROUNDED_ABOVE:
+                del basis  # and with it what is kept of V: half and single precision together are over the budget
+                self._round_no_more()
+                basis = GrowingBasis(self._read, torch.cat([state.rows, state.moved]))
             point = self._inside(basis).at(basis.lower(state.rows))
             state.residual = math.sqrt(point.loss)
             if state.residual < FOUND and point.num_samples == self.count:
@@ -145,6 +148,9 @@ class BasisSearch:
                 break
             self._step(state, basis, point)
         return Outcome(self._without_spare(state, basis), False, False, state.start, state.step)
+
+    def _round_no_more(self) -> None:
+        self._read, self._rounded = self._features.kept_as_it_fits(), False
 
     def _judge(self, state: BasisState) -> None:
         """Whether the phase is over: with spare rows when little is left, with or without when it has stalled."""

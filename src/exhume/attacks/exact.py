@@ -182,6 +182,7 @@ def finish_on_a_part(problem: Problem, read: Problem, count: int, outcome: Outco
 
 def finish(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
     """Turns rows of the working equation into samples: refined, signed, polished, with norms and labels."""
+    problem = replace(problem, features=problem.features.kept_as_it_fits())  # no search holds any of V by now
     target, activation = problem.target, problem.features.activation
     radius = problem.radius
     span = working_span(problem, count)

@@ -11,7 +11,6 @@ import torch
 from exhume.activations import Activation
 from exhume.errors import InputError
 from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
-from exhume.features.gaussian import GaussianMatrix
 from exhume.features.random import RandomFeatureMap, RandomLinearisation
 from exhume.features.weighted import generates_anew, sweep, weighted_jvp, weighted_vjp
 from exhume.sharding import coordinates_of
@@ -124,16 +123,13 @@ class CountedFeatures:
         return self.instead(self._rows.with_activation(activation))
 
     @property
-    def fits_in_half_precision_only(self) -> bool:
-        """Whether V is generated anew on every pass, and would be kept in half precision."""
-        matrix = getattr(self._map, "matrix", None)
-        return isinstance(matrix, GaussianMatrix) and not matrix.fits_budget and matrix.fits_budget_rounded
+    def is_kept(self) -> bool:
+        """Whether no pass draws V anew; a map without such a matrix does not."""
+        return not isinstance(self._map, RandomFeatureMap) or self._map.matrix.is_kept
 
-    def in_half_precision(self) -> CountedFeatures:
-        """The map of V rounded to float16, if the map has a V."""
-        if not isinstance(self._map, RandomFeatureMap):
-            raise InputError(f"{type(self._map).__name__} has no matrix that could be rounded")
-        return self.instead(self._map.in_half_precision())
+    def kept_as_it_fits(self, dtype: torch.dtype = torch.float32) -> CountedFeatures:
+        """The map with what fits the budget of V kept, in this precision, if it has a V that does not fit."""
+        return self if self.is_kept else self.instead(cast(RandomFeatureMap, self._map).kept_as_it_fits(dtype))
 
     def subset(self, rows: slice | torch.Tensor) -> CountedFeatures:
         """Some of the features; a pass over them counts as that part of one."""

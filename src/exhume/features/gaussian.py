@@ -46,14 +46,19 @@ class RowMatrix(Protocol):
     def device(self) -> torch.device:
         """Where it is."""
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether no read draws anything anew."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that are held, or will be from the first read on."""
+
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yields (rows, part) from the first row to the last."""
 
     def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
         """Some of the rows."""
-
-    def rounded(self) -> RowMatrix:
-        """The matrix rounded to float16 and kept: half the bytes, for work that needs three digits."""
 
 
 class GaussianMatrix:
@@ -97,22 +102,32 @@ class GaussianMatrix:
         return self._first_row == 0 and self._blocks == (0, 1)
 
     @property
-    def fits_budget(self) -> bool:
-        """Whether V is generated once and kept, rather than anew on every pass."""
+    def is_kept(self) -> bool:
+        """Whether V fits the budget: it is generated once then, and else anew on every pass."""
         return 4 * self.shape[0] * self.shape[1] <= self.memory_budget
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of V that are held: all or none."""
+        return 4 * self.shape[0] * self.shape[1] if self.is_kept else 0
 
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yields (rows, V[rows]) from the first row to the last; the tensors are to be read only."""
-        kept = self._keep() if self.fits_budget else None
+        kept = self._keep() if self.is_kept else None
         first = self._first_row
         for rows in _windows(first, first + self.shape[0], self.shape[1], self.memory_budget):
             here = slice(rows.start - first, rows.stop - first)
             part = kept[here] if kept is not None else self._generate(rows.start, rows.stop)
             yield here, part.to(dtype)
 
-    def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
-        """Some rows of V: a window is a view, or a matrix of its own that is kept if it fits; indices are gathered."""
-        if self.fits_budget:
+    def subset(self, rows: slice | torch.Tensor, memory_budget: int | None = None) -> RowMatrix:
+        """Some rows of V: a window is a view, or a matrix of its own that is kept if it fits; indices are gathered.
+
+        Args:
+            rows: which.
+            memory_budget: of such a matrix; by default that of this one.
+        """
+        if self.is_kept:
             return DenseMatrix(self._keep()[rows])
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(self.shape[0])
@@ -122,7 +137,7 @@ class GaussianMatrix:
                 stop - start,
                 self.shape[1],
                 self.seed,
-                memory_budget=self.memory_budget,
+                memory_budget=self.memory_budget if memory_budget is None else memory_budget,
                 device=self.device,
                 blocks=self._blocks,
                 first_row=self._first_row + start,
@@ -133,17 +148,11 @@ class GaussianMatrix:
             gathered[inside] = part[rows[inside] - window.start]
         return DenseMatrix(gathered)
 
-    @property
-    def fits_budget_rounded(self) -> bool:
-        """Whether `rounded` keeps to the budget."""
-        return 2 * self.shape[0] * self.shape[1] <= self.memory_budget
-
-    def rounded(self) -> RowMatrix:
-        """V rounded to float16 and kept, whatever the budget: generated once, half the bytes."""
-        entries = torch.empty(self.shape, dtype=torch.float16, device=self.device)
-        for rows, part in self.chunks():
-            entries[rows] = part
-        return DenseMatrix(entries)
+    def whole_blocks(self, count: int) -> int:
+        """The most of the first `count` rows that end with a block, or all of them if there are no more."""
+        if count >= self.shape[0]:
+            return self.shape[0]
+        return max(0, (self._first_row + count) // BLOCK_ROWS * BLOCK_ROWS - self._first_row)
 
     def _keep(self) -> torch.Tensor:
         if self._kept is None:
@@ -188,10 +197,13 @@ def usable(device: torch.device | str) -> torch.device:
 class DenseMatrix:
     """A matrix that is there: a window or a selection of V, or a trained first layer."""
 
+    is_kept = True
+
     def __init__(self, entries: torch.Tensor) -> None:
         self._entries = entries
         self.shape = (entries.shape[0], entries.shape[1])
         self.device = entries.device
+        self.kept_bytes = entries.numel() * entries.element_size()
 
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yields (rows, entries[rows])."""
@@ -202,10 +214,6 @@ class DenseMatrix:
     def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
         """Some rows: a window is a view, a list of indices is gathered."""
         return DenseMatrix(self._entries[rows])
-
-    def rounded(self) -> RowMatrix:
-        """The matrix rounded to float16."""
-        return DenseMatrix(self._entries.half())
 
 
 def _windows(start: int, stop: int, columns: int, budget: int) -> Iterator[slice]:

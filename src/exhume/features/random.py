@@ -13,6 +13,7 @@ from exhume import activations
 from exhume.activations import Activation
 from exhume.errors import FileError, InputError
 from exhume.features.gaussian import GaussianMatrix, RowMatrix
+from exhume.features.partly_kept import kept_as_it_fits
 from exhume.features.symmetry import Symmetry
 from exhume.sharding import WHOLE, Coordinates
 
@@ -127,13 +128,14 @@ class RandomFeatureMap:
         """The same V under another activation."""
         return self._like(activation=activation)
 
-    def in_half_precision(self) -> Self:
-        """The map of V rounded to float16, for early work: half the bytes, converted as it is read.
+    def kept_as_it_fits(self, dtype: torch.dtype = torch.float32) -> Self:
+        """The map of the same V, of which what fits the budget is kept.
 
-        It computes in the same precision; features differ by about 2e-4 of their size.
+        In float16 that is twice as much, converted as it is read, for early work: features, computed in the same
+        precision as before, differ by about 2e-4 of their size.
         """
         other = copy.copy(self)
-        other.matrix = self.matrix.rounded()
+        other.matrix = kept_as_it_fits(self.matrix, dtype)
         return other
 
     def subset(self, rows: slice | torch.Tensor) -> Self:
@@ -252,8 +254,8 @@ class RandomLinearisation:
 
     @property
     def generates_anew(self) -> bool:
-        """Whether V is generated for every derivative."""
-        return isinstance(self._map.matrix, GaussianMatrix) and not self._map.matrix.fits_budget
+        """Whether V, or a part of it, is generated for every derivative."""
+        return not self._map.matrix.is_kept
 
     def sweep(
         self, weights: torch.Tensor, directions: torch.Tensor, change: torch.Tensor

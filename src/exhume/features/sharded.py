@@ -48,7 +48,7 @@ def division(feature_map: FeatureMap) -> dict[str, Any]:
     return {
         "ranks": processes.ranks,
         "coordinates_of_ranks": processes.each(feature_map.matrix.shape[0]),
-        "bytes_of_ranks": processes.each(bytes_held(feature_map)),
+        "bytes_of_ranks": processes.each(feature_map.matrix.kept_bytes),
     }
 
 
@@ -62,15 +62,6 @@ def told(divided: dict[str, Any]) -> tuple[str, ...]:
         f"Processes: {divided['ranks']} shared {sum(widths)} coordinates out; each held {min(widths)} to {max(widths)} "
         f"of them and kept {kept}.",
     )
-
-
-def bytes_held(feature_map: RandomFeatureMap) -> int:
-    """Bytes of V that are kept in memory; 0 if it is generated anew on every pass."""
-    matrix = feature_map.matrix
-    if isinstance(matrix, GaussianMatrix) and not matrix.fits_budget:
-        return 0
-    size = 4 if isinstance(matrix, GaussianMatrix) else feature_map.dtype.itemsize
-    return matrix.shape[0] * matrix.shape[1] * size
 
 
 def _part_of(matrix: RowMatrix, shard: Shard, *, whole_blocks: bool) -> RowMatrix:

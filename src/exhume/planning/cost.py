@@ -147,7 +147,7 @@ def plan(
     """
     law = forecast(num_parameters, input_dim, num_samples, num_outputs, activation)
     width = law.num_parameters // law.num_outputs
-    read = known.coordinates_read(width, law.unknowns, law.num_outputs)
+    read = known.coordinates_read(width, law.input_dim, law.num_samples, law.unknowns, law.num_outputs)
     if hardware is None:
         hardware = Hardware.probe((law.num_samples,), law.input_dim, read)
     return Plan(law, hardware, _cost(law, read, hardware) if law.verdict in (GREY_ZONE, RECONSTRUCTIBLE) else None)
@@ -185,7 +185,7 @@ def _cost(law: Forecast, read: int, hardware: Hardware) -> Cost:
 def _memory_without_v(dim: int, samples: int, share: int) -> int:
     """Bytes of a process besides V: tables, vectors, Gram matrices, and the chunk that is being drawn."""
     rows = math.ceil(known.ROWS_PER_SAMPLE * samples)
-    tables = known.TABLES * 4 * rows * share
+    tables = math.ceil(known.tables(dim, samples) * 4 * rows * share)
     small = known.VECTORS * 4 * rows * dim + known.GRAMS * 8 * rows**2
     chunk = 2 * min(max(CHUNK_BYTES, 4 * BLOCK_ROWS * dim), 4 * max(share, BLOCK_ROWS) * dim)
     return known.PROCESS_BYTES + tables + small + chunk
@@ -201,7 +201,7 @@ def _seconds(dim: int, samples: int, share: int, regime: str, hardware: Hardware
     entries = float(share) * dim
     halves = known.HALF_PRECISION_SHARE if regime == HALF else 0.0
     anew = 1 - halves if regime == HALF else float(regime == REGENERATED)
-    read = known.READS_PER_PASS * entries
+    read = known.reads_per_pass(dim, samples) * entries
     others = hardware.processes - 1
     reduced = 4 * samples * dim / 2 + 8 * samples**2 / known.PASSES_PER_STEP  # bytes, in a pass
     return Seconds(

@@ -13,16 +13,21 @@ from functools import cache
 
 import numpy as np
 
-# Coordinates that the attack reads, in equations per unknown; a wider model is read in part.
-EQUATIONS_READ = 3.0
-# Reads of V in a pass: a conjugate-gradient step is two passes, V D and V^T C.
-READS_PER_PASS = 1.0
+# Coordinates that the attack reads of a wider model with one output, in equations per unknown: where it searches in a
+# small basis (inputs per sample, and inputs, at least), and elsewhere. Small matrices V are read whole, as are others
+# of which less than this share would be left out.
+IN_A_BASIS, BY_SUBSETS = 3.0, 5.0
+_DIMS_PER_SAMPLE, _DIMS, _SMALL, _WORTH_IT = 10, 256, 2**20, 1.3
+# Reads of V in a pass: a conjugate-gradient step is two passes, V D and V^T C, and one read where V is drawn anew;
+# passes inside a basis read none of it. Elsewhere, and in a basis.
+READS_PER_PASS, READS_PER_PASS_IN_A_BASIS = 1.0, 0.6
 # Passes of a Gauss-Newton step: conjugate gradients, the gradient and the new point. Each step makes Phi Phi^T anew.
 PASSES_PER_STEP = 15.0
 # Share of the passes that may read V in half precision; the others need float32.
 HALF_PRECISION_SHARE = 0.8
-# Tables of rows x coordinates that are held at once: features and slopes of two points, and one product.
-TABLES = 5
+# Tables of rows x coordinates that are held at once: features and slopes of two points, and one product; and the
+# basis's own features, so many for every sample.
+TABLES, TABLES_OF_A_BASIS = 5.0, 3.3
 # Reads and writes of such tables in a pass, activations included; with the next, fitted to seconds of small attacks.
 TABLE_ACCESSES = 10
 # Rows at most, for each sample: rounds add an eighth.
@@ -140,6 +145,24 @@ def law_of_passes(num_outputs: int) -> PowerLaw:
     return fit(ONE_OUTPUT if num_outputs == 1 else SEVERAL_OUTPUTS)
 
 
-def coordinates_read(width: int, unknowns: int, num_outputs: int) -> int:
-    """How many of the h coordinates the attack reads; each gives one equation for every output."""
-    return min(width, math.ceil(EQUATIONS_READ * unknowns / num_outputs))
+def in_a_basis(input_dim: int, num_samples: int) -> bool:
+    """Whether the attack searches in a small basis."""
+    return input_dim >= max(_DIMS, _DIMS_PER_SAMPLE * num_samples)
+
+
+def reads_per_pass(input_dim: int, num_samples: int) -> float:
+    """How often V is read in a pass, on average."""
+    return READS_PER_PASS_IN_A_BASIS if in_a_basis(input_dim, num_samples) else READS_PER_PASS
+
+
+def tables(input_dim: int, num_samples: int) -> float:
+    """Tables of rows x coordinates that are held at once."""
+    return TABLES + (TABLES_OF_A_BASIS if in_a_basis(input_dim, num_samples) else 0)
+
+
+def coordinates_read(width: int, input_dim: int, num_samples: int, unknowns: int, num_outputs: int) -> int:
+    """How many of the h coordinates the attack reads; of several outputs it reads all."""
+    per_unknown = IN_A_BASIS if in_a_basis(input_dim, num_samples) else BY_SUBSETS
+    read = math.ceil(per_unknown * unknowns)
+    in_part = num_outputs == 1 and width * input_dim > _SMALL and width > _WORTH_IT * read
+    return read if in_part else width
