@@ -113,10 +113,10 @@ def test_a_window_of_coordinates_is_read_in_place_and_split_evenly():
 @pytest.mark.parametrize("width", [300, 33 * BLOCK_ROWS + 5], ids=["narrow", "of many blocks"])
 def test_each_process_makes_its_own_rows_of_a_seeded_matrix_and_no_others(width):
     whole = RandomFeatureMap(GaussianMatrix(width, 3, seed=4), "relu")
-    every = torch.cat([part for _, part in whole.matrix.chunks()])
+    every = torch.cat([part.clone() for _, part in whole.matrix.chunks()])
     for rank in range(2):
         local = sharded(whole, Processes(rank, 2))
-        rows = torch.cat([part for _, part in local.matrix.chunks()])
+        rows = torch.cat([part.clone() for _, part in local.matrix.chunks()])
         assert torch.equal(rows, every[local.coordinates.held])
         assert local.num_features == width
         assert local.matrix.kept_bytes == rows.nbytes == pytest.approx(every.nbytes / 2, rel=0.06)

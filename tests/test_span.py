@@ -37,7 +37,7 @@ def projector(span, rows):
     """I minus the dense projector onto features and projected nuisance, (p, p)."""
     basis = [span.features.forward(rows[:SAMPLES])]
     if span.nuisance.linear and not span.nuisance.joint:
-        basis.append(torch.cat([part for _, part in span.features.matrix.chunks(torch.float64)]).T)
+        basis.append(torch.cat([part.clone() for _, part in span.features.matrix.chunks(torch.float64)]).T)
     if span.nuisance.constant:
         basis.append(torch.ones((1, WIDTH), dtype=torch.float64))
     stacked = torch.cat(basis)

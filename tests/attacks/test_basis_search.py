@@ -123,7 +123,9 @@ def test_v_that_fits_in_half_precision_only_is_read_so_while_the_residual_is_lar
     drawn = []
     generate = GaussianMatrix._generate
     monkeypatch.setattr(
-        GaussianMatrix, "_generate", lambda self, start, stop: drawn.append(stop - start) or generate(self, start, stop)
+        GaussianMatrix,
+        "_generate",
+        lambda self, start, stop, room=None: drawn.append(stop - start) or generate(self, start, stop, room),
     )
     result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
     with_half = sum(drawn)

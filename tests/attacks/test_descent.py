@@ -23,7 +23,7 @@ def problem(dim, samples, ratio, **victim):
 def oracle(target, samples, steps, *, step_size, momentum, inactive_slope):
     """Appendix D by autograd and a dense projector, with torch's own momentum."""
     theta = target.displacement[0]
-    matrix = torch.cat([part for _, part in target.feature_map.matrix.chunks(torch.float64)])
+    matrix = torch.cat([part.clone() for _, part in target.feature_map.matrix.chunks(torch.float64)])
 
     class LeakyBackward(torch.autograd.Function):
         @staticmethod

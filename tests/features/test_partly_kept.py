@@ -29,9 +29,9 @@ def drawn(monkeypatch):
     rows = []
     generate = GaussianMatrix._generate
 
-    def watched(self, start, stop):
+    def watched(self, start, stop, room=None):
         rows.append(stop - start)
-        return generate(self, start, stop)
+        return generate(self, start, stop, room)
 
     monkeypatch.setattr(GaussianMatrix, "_generate", watched)
     return rows

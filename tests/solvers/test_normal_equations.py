@@ -53,7 +53,11 @@ def test_v_is_generated_once_for_every_step_of_conjugate_gradients(monkeypatch):
     drawn = []
     generate = GaussianMatrix._generate
     span, point = make(0, 1, Nuisance())
-    monkeypatch.setattr(GaussianMatrix, "_generate", lambda self, *rows: drawn.append(rows) or generate(self, *rows))
+    monkeypatch.setattr(
+        GaussianMatrix,
+        "_generate",
+        lambda self, start, stop, room=None: drawn.append((start, stop)) or generate(self, start, stop, room),
+    )
     before = span.features.ledger.passes
     gauss_newton_step(span, point, 1e-2, Inner(7, 1e-12), DIM**0.5)
     assert span.features.ledger.passes - before == 1 + 2 * 7

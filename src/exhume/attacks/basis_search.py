@@ -123,10 +123,14 @@ class BasisSearch:
     def begin(self, generator: torch.Generator) -> BasisState:
         """Spectral rows, some more than there are samples, solved in their own span."""
         wanted = math.ceil(_FIRST_DIRECTIONS * self.count) + self._spare
-        found = spectral_rows(self._read, self.span.without_nuisance(), wanted, generator, sweeps=1, spare=0)
-        basis = GrowingBasis(self._read, self._with_linear(found))
-        state = BasisState(self._with_linear(found), found[:0], generator)
-        state.rows = self._solve(basis, state.rows, self.count + self._spare, state, _WIDE)
+        early = self.span.over(self._read)
+        found = spectral_rows(self._read, early.without_nuisance(), wanted, generator, sweeps=1, spare=0)
+        rows = onto_sphere(found, self.radius)
+        if early.num_linear:
+            rows = torch.cat([rows, early.first_linear()])
+        basis = GrowingBasis(self._read, rows)
+        state = BasisState(rows, found[:0], generator)
+        state.rows = self._solve(basis, rows, self.count + self._spare, state, _WIDE)
         return state
 
     def run(self, state: BasisState) -> Outcome:
@@ -214,7 +218,3 @@ class BasisSearch:
         size = min(width, math.ceil(equations / self.span.num_outputs))
         first = int(torch.randint(0, width - size + 1, (1,), generator=generator))
         return slice(first, first + size)
-
-    def _with_linear(self, samples: torch.Tensor) -> torch.Tensor:
-        samples = onto_sphere(samples, self.radius)
-        return torch.cat([samples, self.span.first_linear()]) if self.span.num_linear else samples

@@ -55,10 +55,32 @@ class RowMatrix(Protocol):
         """Bytes that are held, or will be from the first read on."""
 
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yields (rows, part) from the first row to the last."""
+        """Yields (rows, part) from the first row to the last; a part is to be read before the next is asked for."""
 
     def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
         """Some of the rows."""
+
+
+class Room:
+    """Memory that chunk after chunk is put into: pages that are new take the kernel as long as filling them."""
+
+    def __init__(self) -> None:
+        self._entries = torch.empty(0)
+
+    def take(
+        self, shape: tuple[int, int], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> torch.Tensor:
+        """A tensor with anything in it, in the place of the last one."""
+        size = shape[0] * shape[1]
+        if self._entries.numel() < size or self._entries.dtype != dtype:
+            self._entries = torch.empty(size, dtype=dtype, device=device)
+        return self._entries[:size].view(shape)
+
+    def hold(self, part: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The part itself if it is of this type, else a copy here."""
+        if part.dtype == dtype:
+            return part
+        return self.take((part.shape[0], part.shape[1]), dtype, part.device).copy_(part)
 
 
 class GaussianMatrix:
@@ -112,13 +134,13 @@ class GaussianMatrix:
         return 4 * self.shape[0] * self.shape[1] if self.is_kept else 0
 
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yields (rows, V[rows]) from the first row to the last; the tensors are to be read only."""
+        """Yields (rows, V[rows]) from the first row to the last, to be read before the next is asked for."""
         kept = self._keep() if self.is_kept else None
-        first = self._first_row
+        first, drawn, converted = self._first_row, Room(), Room()
         for rows in _windows(first, first + self.shape[0], self.shape[1], self.memory_budget):
             here = slice(rows.start - first, rows.stop - first)
-            part = kept[here] if kept is not None else self._generate(rows.start, rows.stop)
-            yield here, part.to(dtype)
+            part = kept[here] if kept is not None else self._generate(rows.start, rows.stop, drawn)
+            yield here, converted.hold(part, dtype)
 
     def subset(self, rows: slice | torch.Tensor, memory_budget: int | None = None) -> RowMatrix:
         """Some rows of V: a window is a view, or a matrix of its own that is kept if it fits; indices are gathered.
@@ -159,8 +181,8 @@ class GaussianMatrix:
             self._kept = self._generate(self._first_row, self._first_row + self.shape[0])
         return self._kept
 
-    def _generate(self, start: int, stop: int) -> torch.Tensor:
-        out = torch.empty((stop - start, self.shape[1]), dtype=torch.float32)  # on the CPU, whatever the device
+    def _generate(self, start: int, stop: int, room: Room | None = None) -> torch.Tensor:
+        out = (room or Room()).take((stop - start, self.shape[1]))  # on the CPU, whatever the device
 
         def fill(block: int) -> None:
             number = self._blocks[0] + block * self._blocks[1]
@@ -206,10 +228,11 @@ class DenseMatrix:
         self.kept_bytes = entries.numel() * entries.element_size()
 
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yields (rows, entries[rows])."""
+        """Yields (rows, entries[rows]), to be read before the next is asked for."""
+        converted = Room()
         most = CHUNK_BYTES if self._entries.dtype == dtype else _CONVERTED_BYTES
         for rows in _windows(0, self.shape[0], self.shape[1], most):
-            yield rows, self._entries[rows].to(dtype)
+            yield rows, converted.hold(self._entries[rows], dtype)
 
     def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
         """Some rows: a window is a view, a list of indices is gathered."""

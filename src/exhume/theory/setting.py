@@ -68,7 +68,7 @@ def feature_map(num_features: int, dim: int, activation: str | Activation, seed:
 
 def entries(features: RandomFeatureMap) -> Tensor:
     """V, (p, d)."""
-    return torch.cat([part for _, part in features.matrix.chunks(torch.float64)])
+    return torch.cat([part.clone() for _, part in features.matrix.chunks(torch.float64)])
 
 
 def feature_kernel(activation: str | Activation, cosines: Tensor) -> Tensor:
