@@ -17,7 +17,7 @@ import torch
 
 from exhume.attacks.base import Problem
 from exhume.attacks.search import FOUND, Outcome, drop_rows
-from exhume.attacks.spectral import spectral_rows
+from exhume.attacks.spectral import random_rows, spectral_rows, strongest_output
 from exhume.features import CountedFeatures
 from exhume.features.counted import CountedLinearisation
 from exhume.features.growing_basis import GrowingBasis
@@ -168,8 +168,9 @@ class BasisSearch:
     def _step(self, state: BasisState, basis: GrowingBasis, point: Point) -> None:
         """New directions for the basis, and the rows solved for in it."""
         rows, samples, goal = state.rows, point.num_samples, self.count + self._spare * state.spare
-        hidden = self._hidden_rows(basis, state, point) if state.spare else rows[:0]
-        basis.renew(torch.cat([rows, state.moved]), torch.cat([self._gradient(basis, point), hidden]))
+        gradient, images = self._directions(basis, state, point)
+        basis.renew(torch.cat([rows, state.moved]), torch.cat([gradient, images]))
+        hidden = self._hidden_rows(basis, images, point.residual) if state.spare else images
         del point
         if samples + len(hidden) > goal:
             wide = torch.cat([rows[:samples], hidden, rows[samples:]])
@@ -183,18 +184,30 @@ class BasisSearch:
         """The rows cut down to `count` samples."""
         return self._solve(basis, state.rows, self.count, state, _SOLVE)
 
-    def _gradient(self, basis: GrowingBasis, point: Point) -> torch.Tensor:
-        """Gradients of the samples and of the linear part in the whole space, (n + j, d). One pass."""
+    def _directions(self, basis: GrowingBasis, state: BasisState, point: Point) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gradients of the samples and of the linear part in the whole space, and where else samples may hide.
+
+        The latter are images of random rows under the residual's second moments, one for every spare row. One read of
+        V, one pass and a little.
+        """
         slopes = cast(CountedLinearisation, point.at).slopes[: point.num_samples]
         cotangents = slopes * (point.coefficients @ point.residual)
         if self.span.num_linear:
             cotangents = torch.cat([cotangents, point.residual])
-        return basis.whole.pull_back(cotangents)
+        if not state.spare:
+            return basis.whole.pull_back(cotangents), state.rows[:0]
+        probes = random_rows(self._spare, self._features.input_dim, state.generator, self._features)
+        weights = strongest_output(point.residual, self._features)
+        mean = float(self._features.coordinates.sum(weights.sum())) / self._features.input_dim
+        gradient, images = basis.whole.pull_back_and_moment(cotangents, probes, weights)
+        return gradient, images - mean * probes
 
-    def _hidden_rows(self, basis: GrowingBasis, state: BasisState, point: Point) -> torch.Tensor:
-        """Rows along the residual's second moments, where samples may hide."""
-        found = spectral_rows(basis.whole, point.residual, self._spare, state.generator, sweeps=1, spare=0)
-        return onto_sphere(found, self.radius)
+    def _hidden_rows(self, basis: GrowingBasis, images: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        """Rows along the residual's second moments in the span of such images."""
+        inside = torch.linalg.qr(basis.lower(images).T)[0].T.contiguous()
+        moment = inside @ basis.features.weighted_moment(inside, strongest_output(residual, self._features)).T
+        _, turned = torch.linalg.eigh((moment + moment.T) / 2)
+        return onto_sphere(basis.lift(turned.T @ inside), self.radius)
 
     def _inside(self, basis: GrowingBasis) -> Span:
         """The equation for samples in the span of the basis."""

@@ -114,6 +114,11 @@ class RowFeatureMap(FeatureMap, Protocol):
     def weighted_moment(self, basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """V^T diag(weights) V b for every row b: (m, d), (p,) -> (m, d). Two feature passes, one read of V."""
 
+    def pull_back_and_moment(
+        self, cotangents: torch.Tensor, basis: torch.Tensor, weights: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """V^T c for every row c (m, p), and V^T diag(weights) V b for every row b (l, d), in one read of V."""
+
     def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
         """V^T diag(weights) V, (d, d); the cost of d rows."""
 

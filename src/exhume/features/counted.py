@@ -109,6 +109,13 @@ class CountedFeatures:
         self._count(2 * basis.shape[0])
         return self._rows.weighted_moment(basis, weights)
 
+    def pull_back_and_moment(
+        self, cotangents: torch.Tensor, basis: torch.Tensor, weights: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """V^T c and V^T diag(weights) V b, counted as three applications."""
+        self._count(cotangents.shape[0] + 2 * basis.shape[0])
+        return self._rows.pull_back_and_moment(cotangents, basis, weights)
+
     def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
         """V^T diag(weights) V, counted as d rows."""
         self._count(self.input_dim)

@@ -112,6 +112,18 @@ class RandomFeatureMap:
             out.addmm_(_times_rows(basis, part).mul_(weights[rows]), part)
         return self.coordinates.sum(out)
 
+    def pull_back_and_moment(
+        self, cotangents: torch.Tensor, basis: torch.Tensor, weights: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """V^T c and V^T diag(weights) V b, for every row c (m, p) and b (l, d), in one read of V."""
+        basis = self._checked(basis)
+        pulled = torch.zeros((cotangents.shape[0], self.input_dim), dtype=self.dtype, device=self.device)
+        moment = torch.zeros_like(basis)
+        for rows, part in self.pieces(basis.shape[0]):
+            pulled.addmm_(cotangents[:, rows], part)
+            moment.addmm_(_times_rows(basis, part).mul_(weights[rows]), part)
+        return self.coordinates.sum(pulled), self.coordinates.sum(moment)
+
     def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
         """V^T diag(weights) V, (d, d); for dimensions in which such a matrix is small."""
         moment = torch.zeros((self.input_dim, self.input_dim), dtype=self.dtype, device=self.device)
