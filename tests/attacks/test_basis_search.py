@@ -10,6 +10,7 @@ from exhume import data
 from exhume.attacks import basis_search, checkpoint
 from exhume.attacks.base import counted
 from exhume.features import GaussianMatrix
+from exhume.features.counted import CountedFeatures
 
 DIM, SAMPLES = 260, 6
 
@@ -118,7 +119,7 @@ def test_what_an_interrupted_run_had_behind_it_is_not_searched_again(tmp_path, m
     assert result.certificate.verdict == "exact"
 
 
-def test_v_that_fits_in_half_precision_only_is_read_so_while_the_residual_is_large(monkeypatch):
+def test_of_v_over_the_budget_what_fits_is_kept_and_twice_as_much_while_the_residual_is_large(monkeypatch):
     training, victim = victim_of(3, memory_budget="3MB")  # V has 4.9 MB
     drawn = []
     generate = GaussianMatrix._generate
@@ -127,10 +128,18 @@ def test_v_that_fits_in_half_precision_only_is_read_so_while_the_residual_is_lar
         "_generate",
         lambda self, start, stop, room=None: drawn.append(stop - start) or generate(self, start, stop, room),
     )
-    result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
-    with_half = sum(drawn)
-    assert result.certificate.verdict == "exact"
-    assert exhume.score(result, training.inputs).error < 1e-5
+
+    def rows_drawn():
+        drawn.clear()
+        result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+        assert result.certificate.verdict == "exact"
+        assert exhume.score(result, training.inputs).error < 1e-5
+        return sum(drawn)
+
+    with_half = rows_drawn()
     monkeypatch.setattr(basis_search, "_ROUNDED_ABOVE", math.inf)
-    exhume.reconstruct(victim.target(), num_samples=SAMPLES)
-    assert with_half < 0.75 * (sum(drawn) - with_half)
+    single = rows_drawn()
+    monkeypatch.setattr(CountedFeatures, "kept_as_it_fits", lambda self, dtype=None: self)
+    anew = rows_drawn()
+    assert with_half < 0.9 * single
+    assert single < 0.6 * anew
