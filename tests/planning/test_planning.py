@@ -84,7 +84,8 @@ def test_v_is_kept_as_precisely_as_the_memory_allows(monkeypatch):
         "kept", "half precision", "half precision", "regenerated", "regenerated", "too large",
     ]  # fmt: skip
     times = [each.seconds for each in regimes.values()]
-    assert times[0] < times[1] == times[2] < times[3] == times[4]
+    assert times[:5] == sorted(times[:5])
+    assert times[0] < times[2] < times[4]
     assert times[5] is None
     assert all(each.memory <= limit for limit, each in list(regimes.items())[:5])
 

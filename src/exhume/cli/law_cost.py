@@ -13,8 +13,8 @@ from exhume.cli.render import show
 from exhume.errors import InputError
 from exhume.features.gaussian import parse_bytes
 from exhume.planning import Cost, Hardware, Outlook, Plan, Seconds, outlook, plan
-from exhume.planning.cost import HALF, KEPT, REGENERATED
-from exhume.planning.passes import HALF_PRECISION_SHARE, law_of_passes
+from exhume.planning.cost import HALF, KEPT, REGENERATED, TOO_LARGE
+from exhume.planning.passes import in_a_basis, law_of_passes
 from exhume.planning.words import duration, number, rate, size
 
 Flops = Annotated[
@@ -31,9 +31,11 @@ Drawing = Annotated[
 _DEFAULT_BUDGET = 4  # GB for V, unless --memory-budget is given
 _VERBS = {
     KEPT: "V is kept",
-    HALF: f"V is kept in half precision for {HALF_PRECISION_SHARE:.0%} of the passes and drawn anew for the others",
+    HALF: "V is kept in half precision for the early passes, and for the others as much of it as fits",
     REGENERATED: "V does not fit and is drawn anew in every pass",
 }
+
+_IN_PARTS = "V does not fit: as much as does is kept, and the rest drawn anew in every pass"
 
 
 @dataclass(frozen=True)
@@ -162,14 +164,16 @@ def _memory(planned: Plan, cost: Cost) -> list[str]:
         f"drawn anew {size(cost.memory_regenerated)}"
     )
     lines = [f"  memory    {size(cost.memory)} a process, of {size(planned.hardware.memory)}: {sizes}."]
-    if cost.regime in _VERBS:
-        lines.append(f"            {_VERBS[cost.regime]}: {size(cost.matrix_bytes)} in float32 in all.")
-    if cost.regime == KEPT:
-        budget = math.ceil(cost.matrix_bytes / planned.hardware.processes / 1e9)
-        if budget > _DEFAULT_BUDGET:
-            lines.append(
-                f"            Tell the attack so: --memory-budget {budget}GB ({_DEFAULT_BUDGET}GB unless given)."
-            )
+    if cost.regime == TOO_LARGE:
+        return lines
+    in_parts = cost.regime != KEPT and in_a_basis(planned.law.input_dim, planned.law.num_samples)
+    verb = _IN_PARTS if in_parts and cost.regime == REGENERATED else _VERBS[cost.regime]
+    lines.append(f"            {verb}: {size(cost.matrix_bytes)} in float32 in all.")
+    budget = math.ceil(cost.matrix_bytes / planned.hardware.processes / 1e9)
+    if cost.regime != KEPT:
+        budget = int((planned.hardware.memory - cost.memory_regenerated) / 1e9) if in_parts else 0
+    if budget > _DEFAULT_BUDGET:
+        lines.append(f"            Tell the attack so: --memory-budget {budget}GB ({_DEFAULT_BUDGET}GB unless given).")
     return lines
 
 

@@ -4,8 +4,9 @@ A pass applies V (h, d) to n rows, 2 h d n operations, of the h coordinates read
 
     seconds of a pass = max(operations / flops, bytes of V / bandwidth) + drawing + converting + tables + network
 
-V is kept in float32 if that fits the memory; else in half precision for the passes that bear it; else it is drawn anew
-in every pass, which costs more than the products do. Tables are the features and slopes (n, h), read from memory;
+V is kept in float32 if that fits the memory. Else a search in a basis keeps what fits, in half precision for the passes
+that bear it, and draws the rest anew in every pass, which costs more than the products do; other searches draw all of
+it. Tables are the features and slopes (n, h), read from memory;
 the network carries one all-reduce of n x d numbers for every two passes, and Phi Phi^T once a step.
 """
 
@@ -162,9 +163,10 @@ def _cost(law: Forecast, read: int, hardware: Hardware) -> Cost:
     share = math.ceil(read / hardware.processes)
     regenerated = _memory_without_v(dim, samples, share)
     memory = {KEPT: regenerated + 4 * share * dim, HALF: regenerated + 2 * share * dim, REGENERATED: regenerated}
-    regimes = [KEPT, *([HALF] if known.HALF_PRECISION_SHARE else []), REGENERATED]
+    regimes = [KEPT, *([HALF] if known.half_precision_share(dim, samples) else []), REGENERATED]
     regime = next((each for each in regimes if memory[each] <= hardware.memory), TOO_LARGE)
-    per_pass = None if regime == TOO_LARGE else _seconds(dim, samples, share, regime, hardware)
+    room = math.inf if regime == KEPT else hardware.memory - regenerated
+    per_pass = None if regime == TOO_LARGE else _seconds(dim, samples, share, room, hardware)
     return Cost(
         coordinates=read,
         width=width,
@@ -196,21 +198,23 @@ def _operations(dim: int, samples: int, coordinates: int) -> float:
     return 2.0 * coordinates * samples * (dim + samples / known.PASSES_PER_STEP)
 
 
-def _seconds(dim: int, samples: int, share: int, regime: str, hardware: Hardware) -> Seconds:
-    """The time of a pass on every process's share of the coordinates."""
+def _seconds(dim: int, samples: int, share: int, room: float, hardware: Hardware) -> Seconds:
+    """The time of a pass on every process's share of the coordinates, with so many bytes of room for V."""
     entries = float(share) * dim
-    halves = known.HALF_PRECISION_SHARE if regime == HALF else 0.0
-    anew = 1 - halves if regime == HALF else float(regime == REGENERATED)
+    halves = 0.0 if math.isinf(room) else known.half_precision_share(dim, samples)
+    in_parts = math.isinf(room) or known.in_a_basis(dim, samples)
+    single, half = (min(1.0, room / (size * entries)) if in_parts else 0.0 for size in (4, 2))
+    anew = halves * (1 - half) + (1 - halves) * (1 - single)
     read = known.reads_per_pass(dim, samples) * entries
     others = hardware.processes - 1
     reduced = 4 * samples * dim / 2 + 8 * samples**2 / known.PASSES_PER_STEP  # bytes, in a pass
     return Seconds(
         products=_operations(dim, samples, share) / hardware.speed(samples),
-        reading=read * (4 - 2 * halves) / hardware.bandwidth,
+        reading=read * (4 - 2 * halves * half) / hardware.bandwidth,
         drawing=anew * read / hardware.drawing,
-        converting=0.0 if hardware.conversion is None else halves * read / hardware.conversion,
+        converting=0.0 if hardware.conversion is None else halves * half * read / hardware.conversion,
         tables=known.TABLE_ACCESSES * 4.0 * samples * share / hardware.bandwidth,
         network=2 * others / hardware.processes * reduced / hardware.network if hardware.network else 0.0,
         overhead=known.PASS_OVERHEAD,
-        first_drawing=0.0 if regime == REGENERATED else entries / hardware.drawing,
+        first_drawing=(single + (half if halves else 0.0)) * entries / hardware.drawing,
     )

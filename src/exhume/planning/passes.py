@@ -23,8 +23,8 @@ _DIMS_PER_SAMPLE, _DIMS, _SMALL, _WORTH_IT = 10, 256, 2**20, 1.3
 READS_PER_PASS, READS_PER_PASS_IN_A_BASIS = 1.0, 0.6
 # Passes of a Gauss-Newton step: conjugate gradients, the gradient and the new point. Each step makes Phi Phi^T anew.
 PASSES_PER_STEP = 15.0
-# Share of the passes that may read V in half precision; the others need float32.
-HALF_PRECISION_SHARE = 0.8
+# Share of the passes that may read V in half precision where the attack searches in a basis; others need float32.
+HALF_PRECISION_SHARE = 0.4
 # Tables of rows x coordinates that are held at once: features and slopes of two points, and one product; and the
 # basis's own features, so many for every sample.
 TABLES, TABLES_OF_A_BASIS = 5.0, 3.3
@@ -153,6 +153,11 @@ def in_a_basis(input_dim: int, num_samples: int) -> bool:
 def reads_per_pass(input_dim: int, num_samples: int) -> float:
     """How often V is read in a pass, on average."""
     return READS_PER_PASS_IN_A_BASIS if in_a_basis(input_dim, num_samples) else READS_PER_PASS
+
+
+def half_precision_share(input_dim: int, num_samples: int) -> float:
+    """The share of the passes that may read V in half precision."""
+    return HALF_PRECISION_SHARE if in_a_basis(input_dim, num_samples) else 0.0
 
 
 def tables(input_dim: int, num_samples: int) -> float:
