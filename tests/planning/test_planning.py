@@ -42,11 +42,12 @@ def test_more_samples_in_the_same_model_never_cost_less():
     assert all(less.flops < more.flops and less.seconds < more.seconds for less, more in pairwise(costs))
 
 
-def test_parameters_beyond_those_that_are_read_change_nothing_but_the_unit_of_passes():
+def test_parameters_beyond_those_that_are_read_change_the_unit_of_passes_and_are_read_once():
     near, far = planned(100, ratio=known.IN_A_BASIS).cost, planned(100, ratio=10 * known.IN_A_BASIS).cost
     assert far.coordinates == near.coordinates
-    assert far.seconds == near.seconds
-    assert far.full_passes == pytest.approx(near.passes / 10)
+    last = 9 * (near.per_pass.of_a_pass + near.per_pass.first_drawing)
+    assert far.seconds == pytest.approx(near.seconds + last)
+    assert far.full_passes == pytest.approx(near.passes / 10 + 0.9)
     assert near.full_passes == near.passes
 
 
@@ -167,12 +168,15 @@ def test_a_power_law_is_found_again():
     ("dim", "samples", "ratio", "outputs"),
     [(300, 5, 3, 1), (300, 5, 3.8, 1), (300, 5, 12, 1), (90, 12, 12, 1), (30, 5, 12, 1), (300, 5, 12, 2)],
 )
-def test_the_plan_reads_as_many_coordinates_as_the_attack_does_at_first(dim, samples, ratio, outputs, monkeypatch):
+@pytest.mark.parametrize("activation", ["relu", "softplus"])
+def test_the_plan_reads_as_many_coordinates_as_the_attack_does_at_first(
+    dim, samples, ratio, outputs, activation, monkeypatch
+):
     training = data.load("sphere", dim=dim, samples=samples, seed=0)
     labels = training.labels if outputs == 1 else torch.eye(outputs)[torch.arange(samples) % outputs]
     width = round(ratio * dim * samples)
-    target = exhume.RandomFeatures(num_features=width).fit(training.inputs, labels).target()
-    read = []
+    victim = exhume.RandomFeatures(num_features=width, activation=activation).fit(training.inputs, labels)
+    target, read = victim.target(), []
 
     def watched(*arguments):
         for problem in readings(*arguments):
@@ -182,7 +186,8 @@ def test_the_plan_reads_as_many_coordinates_as_the_attack_does_at_first(dim, sam
     monkeypatch.setattr(exact, "readings", watched)
     exhume.reconstruct(target, num_samples=samples, max_passes=2)
     # Several outputs are searched directly, on all coordinates.
-    assert plan(width * outputs, dim, samples, outputs, SMALL).cost.coordinates == (read[0] if read else width)
+    cost = plan(width * outputs, dim, samples, outputs, SMALL, activation).cost
+    assert cost.coordinates == (read[0] if read else width)
     assert bool(read) == (outputs == 1)
 
 

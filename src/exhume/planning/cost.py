@@ -16,6 +16,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from exhume import activations
 from exhume.activations import Activation
 from exhume.features.gaussian import BLOCK_ROWS, CHUNK_BYTES
 from exhume.law import GREY_ZONE, RECONSTRUCTIBLE, Forecast, forecast
@@ -60,6 +61,8 @@ class Cost:
         matrix_bytes: V in float32, of the coordinates read, in all processes together.
         memory_kept, memory_half, memory_regenerated: bytes of one process, by what becomes of V.
         regime: "kept", "half precision", "regenerated", or "too large" if not even that fits.
+        keeps_parts: whether V does not fit and the attack keeps as much of it as does.
+        budget: bytes of V that a process has room for, or all of its share; 0 if all of it is drawn anew.
         per_pass: seconds of one pass, by what they are spent on; None if it is too large.
         seconds: in all; None if it is too large.
     """
@@ -75,13 +78,17 @@ class Cost:
     memory_half: int
     memory_regenerated: int
     regime: str
+    keeps_parts: bool
+    budget: int
     per_pass: Seconds | None
     seconds: float | None
 
     @property
     def memory(self) -> int:
         """Bytes of one process in the regime chosen; the least there is if none fits."""
-        return {KEPT: self.memory_kept, HALF: self.memory_half}.get(self.regime, self.memory_regenerated)
+        if self.regime == KEPT:
+            return self.memory_kept
+        return self.memory_regenerated + (self.budget if self.keeps_parts else 0)
 
 
 @dataclass(frozen=True)
@@ -147,31 +154,41 @@ def plan(
         activation: decides whether norms are among the unknowns; passes were measured with relu.
     """
     law = forecast(num_parameters, input_dim, num_samples, num_outputs, activation)
-    width = law.num_parameters // law.num_outputs
-    read = known.coordinates_read(width, law.input_dim, law.num_samples, law.unknowns, law.num_outputs)
+    norms_open = activations.get(activation).homogeneity is None
+    attacked = known.Attacked(law.input_dim, law.num_samples, law.num_outputs, norms_open)
+    read = attacked.coordinates_read(law.num_parameters // law.num_outputs, law.unknowns)
     if hardware is None:
         hardware = Hardware.probe((law.num_samples,), law.input_dim, read)
-    return Plan(law, hardware, _cost(law, read, hardware) if law.verdict in (GREY_ZONE, RECONSTRUCTIBLE) else None)
+    allowed = law.verdict in (GREY_ZONE, RECONSTRUCTIBLE)
+    return Plan(law, hardware, _cost(law, attacked, read, hardware) if allowed else None)
 
 
-def _cost(law: Forecast, read: int, hardware: Hardware) -> Cost:
+def _cost(law: Forecast, attacked: known.Attacked, read: int, hardware: Hardware) -> Cost:
     """The cost of an attack that the law allows."""
     dim, samples, width = law.input_dim, law.num_samples, law.num_parameters // law.num_outputs
     ratio = read * law.num_outputs / law.unknowns
     fitted = known.law_of_passes(law.num_outputs)
     passes = fitted(dim, samples, ratio)
     share = math.ceil(read / hardware.processes)
-    regenerated = _memory_without_v(dim, samples, share)
+    # What was not read is read once, at the end: features of all samples are held then, and V is drawn chunk by chunk.
+    unread = width - read
+    confirmed = 4 * samples * math.ceil(width / hardware.processes) if unread else 0
+    regenerated = max(_memory_without_v(attacked, share), known.PROCESS_BYTES + confirmed)
     memory = {KEPT: regenerated + 4 * share * dim, HALF: regenerated + 2 * share * dim, REGENERATED: regenerated}
-    regimes = [KEPT, *([HALF] if known.half_precision_share(dim, samples) else []), REGENERATED]
+    regimes = [KEPT, *([HALF] if attacked.half_precision_share else []), REGENERATED]
     regime = next((each for each in regimes if memory[each] <= hardware.memory), TOO_LARGE)
-    room = math.inf if regime == KEPT else hardware.memory - regenerated
-    per_pass = None if regime == TOO_LARGE else _seconds(dim, samples, share, room, hardware)
+    keeps_parts = regime in (HALF, REGENERATED) and attacked.in_a_basis
+    room = 4.0 * share * dim if regime == KEPT else (hardware.memory - regenerated) * keeps_parts
+    per_pass = None if regime == TOO_LARGE else _seconds(attacked, share, room, regime == KEPT, hardware)
+    seconds = None
+    if per_pass is not None:
+        once = per_pass.of_a_pass * unread / read + float(unread) * dim / hardware.processes / hardware.drawing
+        seconds = passes * per_pass.of_a_pass + per_pass.first_drawing + once
     return Cost(
         coordinates=read,
         width=width,
         passes=passes,
-        full_passes=passes * read / width,
+        full_passes=passes * read / width + unread / width,
         extrapolated=not fitted.covers(dim, samples, ratio),
         flops=passes * _operations(dim, samples, read),
         matrix_bytes=4 * read * dim,
@@ -179,15 +196,17 @@ def _cost(law: Forecast, read: int, hardware: Hardware) -> Cost:
         memory_half=memory[HALF],
         memory_regenerated=regenerated,
         regime=regime,
+        keeps_parts=keeps_parts,
+        budget=max(0, int(room)),
         per_pass=per_pass,
-        seconds=None if per_pass is None else passes * per_pass.of_a_pass + per_pass.first_drawing,
+        seconds=seconds,
     )
 
 
-def _memory_without_v(dim: int, samples: int, share: int) -> int:
+def _memory_without_v(attacked: known.Attacked, share: int) -> int:
     """Bytes of a process besides V: tables, vectors, Gram matrices, and the chunk that is being drawn."""
-    rows = math.ceil(known.ROWS_PER_SAMPLE * samples)
-    tables = math.ceil(known.tables(dim, samples) * 4 * rows * share)
+    dim, rows = attacked.input_dim, math.ceil(known.ROWS_PER_SAMPLE * attacked.num_samples)
+    tables = math.ceil(attacked.tables * 4 * rows * share)
     small = known.VECTORS * 4 * rows * dim + known.GRAMS * 8 * rows**2
     chunk = 2 * min(max(CHUNK_BYTES, 4 * BLOCK_ROWS * dim), 4 * max(share, BLOCK_ROWS) * dim)
     return known.PROCESS_BYTES + tables + small + chunk
@@ -198,14 +217,14 @@ def _operations(dim: int, samples: int, coordinates: int) -> float:
     return 2.0 * coordinates * samples * (dim + samples / known.PASSES_PER_STEP)
 
 
-def _seconds(dim: int, samples: int, share: int, room: float, hardware: Hardware) -> Seconds:
+def _seconds(attacked: known.Attacked, share: int, room: float, kept: bool, hardware: Hardware) -> Seconds:
     """The time of a pass on every process's share of the coordinates, with so many bytes of room for V."""
+    dim, samples = attacked.input_dim, attacked.num_samples
     entries = float(share) * dim
-    halves = 0.0 if math.isinf(room) else known.half_precision_share(dim, samples)
-    in_parts = math.isinf(room) or known.in_a_basis(dim, samples)
-    single, half = (min(1.0, room / (size * entries)) if in_parts else 0.0 for size in (4, 2))
+    halves = 0.0 if kept else attacked.half_precision_share
+    single, half = (min(1.0, room / (each * entries)) for each in (4, 2))
     anew = halves * (1 - half) + (1 - halves) * (1 - single)
-    read = known.reads_per_pass(dim, samples) * entries
+    read = attacked.reads_per_pass * entries
     others = hardware.processes - 1
     reduced = 4 * samples * dim / 2 + 8 * samples**2 / known.PASSES_PER_STEP  # bytes, in a pass
     return Seconds(

@@ -145,29 +145,43 @@ def law_of_passes(num_outputs: int) -> PowerLaw:
     return fit(ONE_OUTPUT if num_outputs == 1 else SEVERAL_OUTPUTS)
 
 
-def in_a_basis(input_dim: int, num_samples: int) -> bool:
-    """Whether the attack searches in a small basis."""
-    return input_dim >= max(_DIMS, _DIMS_PER_SAMPLE * num_samples)
+@dataclass(frozen=True)
+class Attacked:
+    """What the attack's choices depend on.
 
+    Attributes:
+        input_dim, num_samples, num_outputs: d, n and k.
+        norms_open: whether the activation shows norms, which are unknowns then.
+    """
 
-def reads_per_pass(input_dim: int, num_samples: int) -> float:
-    """How often V is read in a pass, on average."""
-    return READS_PER_PASS_IN_A_BASIS if in_a_basis(input_dim, num_samples) else READS_PER_PASS
+    input_dim: int
+    num_samples: int
+    num_outputs: int = 1
+    norms_open: bool = False
 
+    @property
+    def in_a_basis(self) -> bool:
+        """Whether the search is in a small basis."""
+        few = self.input_dim >= max(_DIMS, _DIMS_PER_SAMPLE * self.num_samples)
+        return few and self.num_outputs == 1 and not self.norms_open
 
-def half_precision_share(input_dim: int, num_samples: int) -> float:
-    """The share of the passes that may read V in half precision."""
-    return HALF_PRECISION_SHARE if in_a_basis(input_dim, num_samples) else 0.0
+    @property
+    def reads_per_pass(self) -> float:
+        """How often V is read in a pass, on average."""
+        return READS_PER_PASS_IN_A_BASIS if self.in_a_basis else READS_PER_PASS
 
+    @property
+    def half_precision_share(self) -> float:
+        """The share of the passes that may read V in half precision."""
+        return HALF_PRECISION_SHARE if self.in_a_basis else 0.0
 
-def tables(input_dim: int, num_samples: int) -> float:
-    """Tables of rows x coordinates that are held at once."""
-    return TABLES + (TABLES_OF_A_BASIS if in_a_basis(input_dim, num_samples) else 0)
+    @property
+    def tables(self) -> float:
+        """Tables of rows x coordinates that are held at once."""
+        return TABLES + (TABLES_OF_A_BASIS if self.in_a_basis else 0)
 
-
-def coordinates_read(width: int, input_dim: int, num_samples: int, unknowns: int, num_outputs: int) -> int:
-    """How many of the h coordinates the attack reads; of several outputs it reads all."""
-    per_unknown = IN_A_BASIS if in_a_basis(input_dim, num_samples) else BY_SUBSETS
-    read = math.ceil(per_unknown * unknowns)
-    in_part = num_outputs == 1 and width * input_dim > _SMALL and width > _WORTH_IT * read
-    return read if in_part else width
+    def coordinates_read(self, width: int, unknowns: int) -> int:
+        """How many of the h coordinates are read; of several outputs all are."""
+        read = math.ceil((IN_A_BASIS if self.in_a_basis else BY_SUBSETS) * unknowns)
+        in_part = self.num_outputs == 1 and width * self.input_dim > _SMALL and width > _WORTH_IT * read
+        return read if in_part else width

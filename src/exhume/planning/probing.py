@@ -57,9 +57,11 @@ def measure(rows: Sequence[int], dim: int, coordinates: int | None = None) -> Ca
         height = min(height, coordinates)
     # The threads that the attack would take (exhume.attacks.base).
     with threads_for((coordinates or height) * dim * counts[-1]):
-        matrix = GaussianMatrix(height, dim, seed=0, memory_budget=0)
+        matrix = GaussianMatrix(height, dim, seed=0, memory_budget=4 * height * dim - 1)
+        drawn = torch.empty(height, dim)
         began = time.perf_counter()
-        drawn = torch.cat([part for _, part in matrix.chunks()])
+        for part, entries in matrix.chunks():
+            drawn[part] = entries
         drawing = time.perf_counter() - began
         features = RandomFeatureMap(DenseMatrix(drawn), "relu")
         flops = tuple((count, _product_speed(features, count)) for count in counts)
