@@ -242,9 +242,10 @@ class Explored:
         # Where coefficients are unknowns too, the least over them for given samples is what P leaves: in the norm only
         # samples count.
         unknowns, theirs = (torch.stack([one.reshape(-1) for one in ones]).double() for ones in self._seen)  # (m, .)
-        directions = unknowns[:, : point.samples.numel()]
-        norms = torch.linalg.vector_norm(directions, dim=1, keepdim=True)
-        directions = directions / norms
+        norms = torch.linalg.vector_norm(unknowns[:, : point.samples.numel()], dim=1, keepdim=True)
+        moved = norms[:, 0] > 0  # a goal of zero moves nothing
+        unknowns, theirs, norms = unknowns[moved], theirs[moved], norms[moved]
+        directions = unknowns[:, : point.samples.numel()] / norms
         sizes, vectors = torch.linalg.eigh(directions @ directions.T)
         apart = sizes > _DEPENDENT * sizes[-1]
         orthonormal = vectors[:, apart] / sizes[apart].sqrt()

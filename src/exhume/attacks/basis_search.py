@@ -18,11 +18,12 @@ import torch
 from exhume.attacks.base import Problem
 from exhume.attacks.search import FOUND, Outcome, drop_rows
 from exhume.attacks.spectral import random_rows, spectral_rows, strongest_output
+from exhume.attacks.working import HERMITE_ZERO
 from exhume.features import CountedFeatures
 from exhume.features.counted import CountedLinearisation
 from exhume.features.growing_basis import GrowingBasis
 from exhume.solvers import Inner, Patience, levenberg_marquardt, onto_sphere
-from exhume.span import Point, Span
+from exhume.span import Span
 
 # A basis pays where it is small: inputs per sample, and inputs, at least.
 _DIMS_PER_SAMPLE, _DIMS = 10, 256
@@ -41,15 +42,18 @@ _SOLVE, _WIDE = Patience(2, 1e-7, window=2, fall=0.9), Patience(3, 1e-7, window=
 _INNER = Inner(5, 0.1)
 # Residual above which V may be read in half precision, where it does not fit the budget otherwise.
 _ROUNDED_ABOVE = 1e-2
+_NOTHING = torch.empty(0), torch.empty(0)
 
 
 def fits(problem: Problem, count: int) -> bool:
     """Whether so many samples span few of the input's dimensions, so that a search in a small basis pays.
 
-    Not where norms are to be found too: there samples were found less often than by subsets of coordinates.
+    Not where norms are to be found too: there samples were found less often than by subsets of coordinates. Nor where
+    second moments do not know the samples.
     """
     dim, known = problem.features.input_dim, problem.target.knowledge.known_samples
-    return dim >= max(_DIMS, _DIMS_PER_SAMPLE * count) and not problem.norms_open and not known
+    blind = abs(float(problem.features.activation.hermite(2)[2])) < HERMITE_ZERO
+    return dim >= max(_DIMS, _DIMS_PER_SAMPLE * count) and not (problem.norms_open or known or blind)
 
 
 _NUMBERS = ("step", "residual", "enough", "stalls", "phase")  # of a state, beside its best residual
@@ -114,6 +118,7 @@ class BasisSearch:
         assert isinstance(span.features, CountedFeatures)
         self.span, self.count, self._features = span, count, span.features
         self.radius, self._keep_going = radius, keep_going
+        self._seen = _NOTHING  # cotangents of the samples and of the linear part, and the residual
         self._rounded = not self._features.is_kept
         self._read = self._features.kept_as_it_fits(torch.float16)
         balanced = _EQUATIONS * (span.features.input_dim / count) ** 2
@@ -143,14 +148,13 @@ class BasisSearch:
                 del basis  # and with it what is kept of V: half and single precision together are over the budget
                 self._round_no_more()
                 basis = GrowingBasis(self._read, torch.cat([state.rows, state.moved]))
-            point = self._inside(basis).at(basis.lower(state.rows))
-            state.residual = math.sqrt(point.loss)
-            if state.residual < FOUND and point.num_samples == self.count:
+            self._look(state, basis)
+            if state.residual < FOUND and self._samples_of(state.rows) == self.count:
                 return Outcome(state.rows, True, False, state.start, state.step)
             self._judge(state)
             if state.phase > _PHASES or state.step >= STEPS:
                 break
-            self._step(state, basis, point)
+            self._step(state, basis)
         return Outcome(self._without_spare(state, basis), False, False, state.start, state.step)
 
     def _round_no_more(self) -> None:
@@ -165,13 +169,26 @@ class BasisSearch:
             state.enough = min(state.enough, _SPARE_FALL * state.best)
             state.phase, state.stalls, state.best = state.phase + 1, 0, math.inf
 
-    def _step(self, state: BasisState, basis: GrowingBasis, point: Point) -> None:
+    def _look(self, state: BasisState, basis: GrowingBasis) -> None:
+        """Evaluates the equation at the rows, and keeps of it what the next step needs."""
+        point = self._inside(basis).at(basis.lower(state.rows))
+        state.residual = math.sqrt(point.loss)
+        slopes = cast(CountedLinearisation, point.at).slopes[: point.num_samples]
+        cotangents = slopes * (point.coefficients @ point.residual)
+        if self.span.num_linear:
+            cotangents = torch.cat([cotangents, point.residual])
+        self._seen = (cotangents, point.residual)
+
+    def _step(self, state: BasisState, basis: GrowingBasis) -> None:
         """New directions for the basis, and the rows solved for in it."""
-        rows, samples, goal = state.rows, point.num_samples, self.count + self._spare * state.spare
-        gradient, images = self._directions(basis, state, point)
+        rows, samples, goal = state.rows, self._samples_of(state.rows), self.count + self._spare * state.spare
+        cotangents, residual = self._seen
+        gradient, images = self._directions(basis, state, cotangents, residual)
+        del cotangents
         basis.renew(torch.cat([rows, state.moved]), torch.cat([gradient, images]))
-        hidden = self._hidden_rows(basis, images, point.residual) if state.spare else images
-        del point
+        hidden = self._hidden_rows(basis, images, residual) if state.spare else images
+        del residual
+        self._seen = _NOTHING
         if samples + len(hidden) > goal:
             wide = torch.cat([rows[:samples], hidden, rows[samples:]])
             state.rows = self._solve(basis, wide, goal, state, _WIDE)
@@ -184,20 +201,18 @@ class BasisSearch:
         """The rows cut down to `count` samples."""
         return self._solve(basis, state.rows, self.count, state, _SOLVE)
 
-    def _directions(self, basis: GrowingBasis, state: BasisState, point: Point) -> tuple[torch.Tensor, torch.Tensor]:
+    def _directions(
+        self, basis: GrowingBasis, state: BasisState, cotangents: torch.Tensor, residual: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of the samples and of the linear part in the whole space, and where else samples may hide.
 
         The latter are images of random rows under the residual's second moments, one for every spare row. One read of
         V, one pass and a little.
         """
-        slopes = cast(CountedLinearisation, point.at).slopes[: point.num_samples]
-        cotangents = slopes * (point.coefficients @ point.residual)
-        if self.span.num_linear:
-            cotangents = torch.cat([cotangents, point.residual])
         if not state.spare:
             return basis.whole.pull_back(cotangents), state.rows[:0]
         probes = random_rows(self._spare, self._features.input_dim, state.generator, self._features)
-        weights = strongest_output(point.residual, self._features)
+        weights = strongest_output(residual, self._features)
         mean = float(self._features.coordinates.sum(weights.sum())) / self._features.input_dim
         gradient, images = basis.whole.pull_back_and_moment(cotangents, probes, weights)
         return gradient, images - mean * probes
@@ -217,13 +232,17 @@ class BasisSearch:
         self, basis: GrowingBasis, rows: torch.Tensor, goal: int, state: BasisState, patience: Patience
     ) -> torch.Tensor:
         """Levenberg-Marquardt in the basis, on as many coordinates as it takes, and down to `goal` samples."""
-        samples = rows.shape[0] - self.span.num_linear
+        samples = self._samples_of(rows)
         inside = self._inside(basis).subset(self._draw(self._equations * basis.rank * samples, state.generator))
         radius = self.radius * math.sqrt(basis.rank / self._features.input_dim)
         lowered = basis.lower(rows)
         lowered = torch.cat([onto_sphere(lowered[:samples], radius), lowered[samples:]])
         point = levenberg_marquardt(inside, lowered, patience, radius=radius, inner=_INNER)
         return basis.lift(drop_rows(point, goal))
+
+    def _samples_of(self, rows: torch.Tensor) -> int:
+        """How many of the rows are samples, and not of the linear part."""
+        return rows.shape[0] - self.span.num_linear
 
     def _draw(self, equations: float, generator: torch.Generator) -> slice:
         """A random window of so many coordinates, or all."""

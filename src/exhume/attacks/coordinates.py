@@ -22,7 +22,7 @@ _WIDER, _WORTH_IT = 2.0, 1.3
 # Entries of V below which all are read: there the calls cost more than the products.
 _SMALL = 2**20
 # The residual of what was not read may be so many times that of what was.
-_WITNESS = 10.0
+_WITNESS = 3.0
 
 
 @dataclass(frozen=True)

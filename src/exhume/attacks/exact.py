@@ -114,11 +114,10 @@ class Exact(Attack):
                 tried: list[list[float]] = []
                 count, outcome = drop_while_solved(monitor, count, outcome, tried, thorough=False)
                 evidence = {"residuals": tried} if tried else {}
-        read, monitor.problem = monitor.problem, problem
-        if read is problem:
+        if monitor.problem is problem:
             proposal = finish(problem, count, outcome, monitor)
         else:
-            proposal = finish_on_a_part(problem, read, count, outcome, monitor)
+            proposal = finish_on_a_part(problem, count, outcome, monitor)
         if problem.num_samples is not None and count < problem.num_samples:
             idle = f"Samples: {count} of the {problem.num_samples} looked for explain the weights; the rest was idle."
             proposal = replace(proposal, notes=(*proposal.notes, idle))
@@ -142,21 +141,25 @@ class Exact(Attack):
                 outcome = monitor.search(span, count, max_starts=starts, rows=rows)
                 if outcome.found or monitor.ended:
                     break
+            del span  # it may hold what is kept of V, and the next reading keeps more
         assert outcome is not None
         return outcome
 
 
-def finish_on_a_part(problem: Problem, read: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
-    """Finishes on the coordinates that were read, and lets the others say whether they agree.
+def finish_on_a_part(problem: Problem, count: int, outcome: Outcome, monitor: Monitor) -> Proposal:
+    """Finishes on the coordinates that the monitor's problem has, and lets the others say whether they agree.
 
     Where the search did not find the samples, all are read: there is noise, and more of them drown it. Where the others
     do not agree, the search goes on with all of them.
     """
+    read, monitor.problem = monitor.problem, problem
     if not outcome.found:
+        del read  # and what is kept of V with it
         return finish(problem, count, outcome, monitor)
     proposal = finish(read, count, outcome, monitor)
     seen = witness(problem, read, proposal.samples)
     if not seen.confirms:
+        del read, proposal
         outcome = monitor.search(monitor.span_for(count), count, rows=outcome.rows)
         return finish(problem, count, outcome, monitor)
     labelled = _labelled(problem, proposal.samples, proposal.stop, seen.outputs)

@@ -12,8 +12,8 @@ from exhume.features import RowFeatureMap
 from exhume.nuisance import Nuisance
 from exhume.span import Span
 
-# Inputs per sample up to which the linear part is projected out exactly: its d x d matrix costs d/n passes a step
-# where the step itself costs about 20. Above, the linear part is solved for jointly.
+# Inputs per sample below which the linear part is projected out exactly: its d x d matrix costs d/n passes a step
+# where the step itself costs about 20. From here on, the linear part is solved for jointly.
 _PROJECT_DIM_PER_SAMPLE = 10
 # The free linear part costs k d equations: it is used where this many times the unknowns are left.
 _EQUATIONS_LEFT = 1.05
@@ -35,7 +35,7 @@ def working_span(problem: Problem, count: int, dtype: torch.dtype = torch.float3
     if linear and activation == activations.get("relu"):
         features = features.with_activation("abs")
     constant = not plain and activation.homogeneity is None and abs(float(activation.hermite(0)[0])) > HERMITE_ZERO
-    nuisance = Nuisance(linear, constant, joint=linear and features.input_dim > _PROJECT_DIM_PER_SAMPLE * count)
+    nuisance = Nuisance(linear, constant, joint=linear and features.input_dim >= _PROJECT_DIM_PER_SAMPLE * count)
     ridge = RIDGE if dtype == torch.float32 else 1e-13
     return problem.span(features, nuisance=nuisance, ridge=ridge)
 

@@ -43,6 +43,8 @@ class PartlyKept:
         """Some rows: a window of those kept is a view, others are the matrix's own."""
         if isinstance(rows, slice) and rows.indices(self.shape[0])[1] <= self._count:
             return self._head().subset(rows)
+        if isinstance(rows, slice):
+            return self._matrix.subset(rows, memory_budget=self._chunk(self.kept_bytes))
         return self._matrix.subset(rows)
 
     def in_precision(self, dtype: torch.dtype) -> PartlyKept:
