@@ -19,6 +19,15 @@ PAGE = ROOT / "docs" / "api.md"
 # Names of exhume itself by subject; one that is in no list comes under "More", so that none is forgotten.
 SUBJECTS = {
     "The law": ("forecast", "Forecast"),
+    "Planning": (
+        "planning.plan",
+        "planning.Plan",
+        "planning.Cost",
+        "planning.Seconds",
+        "planning.Hardware",
+        "planning.outlook",
+        "planning.Outlook",
+    ),
     "Victims and targets": ("RandomFeatures", "Target", "Knowledge", "FeatureMap", "Activation"),
     "Attacks": ("reconstruct", "Exact", "Descent", "Subspace", "KKT", "NTK", "attacks.Attack", "attacks.ProgressEvent"),
     "Results": ("Reconstruction", "Stop", "Certificate"),
