@@ -66,22 +66,35 @@ class GrowingBasis:
 
         V is read for what is new only: one pass over as many rows.
         """
-        mixing = _directions(_unit(kept.double() @ self._basis.T), _SAME_IN_SPAN)  # (m, r)
+        mixing = self._directions(_unit(kept.double() @ self._basis.T), _SAME_IN_SPAN)  # (m, r)
         old = mixing @ self._basis
         fresh = _unit(added.double())
         for _ in range(2):  # twice is enough
             fresh = fresh - (fresh @ old.T) @ old
-        fresh = self.whole.coordinates.lead(_directions(fresh, _SAME_DIRECTION))
+        fresh = self._directions(fresh, _SAME_DIRECTION)
         rank = len(old) + len(fresh)
         scale = math.sqrt(self.whole.input_dim / rank)
         self._mix((mixing.T * (scale / self._scale)).to(self._room), rank)
         self._room[:, len(old) : rank] = self.whole.preactivate((fresh * scale).to(self._room)).T
         self._basis = torch.cat([old, fresh])
 
+    def _directions(self, rows: torch.Tensor, least: float) -> torch.Tensor:
+        """An orthonormal basis of the span of rows, less directions in which they are small; the same in all processes.
+
+        Each process has V B^T of its own coordinates, and all must have it of one B. The factors, of the same shape in
+        all, are the first process's before any is left out: rounding may flip a sign, or lift a size over the limit.
+        """
+        if not len(rows):
+            return rows
+        _, sizes, directions = torch.linalg.svd(rows, full_matrices=False)
+        lead = self.whole.coordinates.lead
+        return lead(directions)[lead(sizes) > least]
+
     def _mix(self, mixing: torch.Tensor, wanted: int) -> None:
         """Replaces V B^T by its product with (r, m), in room for as many columns as are wanted.
 
-        In place, some coordinates at a time: two such tables at once would be the most that an attack ever holds.
+        In place, some coordinates at a time, for it is among the largest tables of an attack. Only where the room must
+        grow, in the first steps of a search, are there two of them for a while.
         """
         old, new = mixing.shape
         room = self._room if wanted <= self._room.shape[1] else self._room.new_empty((len(self._room), wanted))
@@ -98,11 +111,3 @@ class GrowingBasis:
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.normalize(rows, dim=1, eps=1e-30)
-
-
-def _directions(rows: torch.Tensor, least: float) -> torch.Tensor:
-    """An orthonormal basis of the span of rows, less directions in which they are small."""
-    if not len(rows):
-        return rows
-    _, sizes, basis = torch.linalg.svd(rows, full_matrices=False)
-    return basis[sizes > least]
