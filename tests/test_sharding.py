@@ -17,8 +17,10 @@ from exhume import data, sharding
 from exhume.attacks import base, checkpoint
 from exhume.attacks.sample_count import samples_by_rank, visible_directions
 from exhume.errors import InputError
-from exhume.features import DenseMatrix, FirstLayerMap, GaussianMatrix, RandomFeatureMap
+from exhume.features import CountedFeatures, DenseMatrix, FirstLayerMap, GaussianMatrix, RandomFeatureMap, gaussian
+from exhume.features import sharded as sharded_module
 from exhume.features.gaussian import BLOCK_ROWS
+from exhume.features.growing_basis import GrowingBasis
 from exhume.features.reduced import ReducedMap, reduced
 from exhume.features.sharded import sharded
 from exhume.nuisance import Nuisance
@@ -72,10 +74,10 @@ def parts(count, ranks=2):
     return [Shard.striped(Processes(rank, ranks), count, sharding.stripe_for(count, ranks, 8)) for rank in range(ranks)]
 
 
-def target_of(dim, count, width, **knowledge):
+def target_of(dim, count, width, memory_budget="4GB", **knowledge):
     sphere = data.load("sphere", dim=dim, samples=count)
-    victim = exhume.RandomFeatures(num_features=width, activation="relu", seed=0).fit(sphere.inputs, sphere.labels)
-    return victim.target(knowledge=exhume.Knowledge(**knowledge))
+    victim = exhume.RandomFeatures(num_features=width, activation="relu", seed=0, memory_budget=memory_budget)
+    return victim.fit(sphere.inputs, sphere.labels).target(knowledge=exhume.Knowledge(**knowledge))
 
 
 # Which coordinates are where
@@ -221,6 +223,56 @@ def test_the_equation_is_the_same_on_two_processes(kind, nuisance):
             assert torch.equal(first[name], second[name]), name
 
 
+# A basis that grows
+
+
+def growing(processes, factors):
+    """A basis before and after it is renewed: itself, V B^T as it is kept, and as V makes it."""
+    threading.current_thread().factors = factors[processes.rank]
+    generator = torch.Generator().manual_seed(3)
+    first, added = (torch.randn((count, 20), generator=generator, dtype=torch.float64) for count in (5, 3))
+    whole = RandomFeatureMap(GaussianMatrix(90, 20, seed=3), "relu", torch.float64)
+    features = CountedFeatures.open(sharded(whole, processes), 4)
+    basis, seen = GrowingBasis(features, first), []
+    for kept in (None, first[:4]):
+        if kept is not None:
+            basis.renew(kept, added)
+        coordinates = torch.eye(basis.rank, dtype=torch.float64)
+        table = features.coordinates.gather(basis.features.preactivate(coordinates))
+        seen.append((basis.lift(coordinates), table, whole.preactivate(basis.lift(coordinates))))
+    return seen
+
+
+def as_they_are(left, sizes, right):
+    return left, sizes, right
+
+
+def of_other_signs(left, sizes, right):
+    return -left, sizes, -right
+
+
+def of_lower_rank(left, sizes, right):
+    return left, torch.cat([sizes[:-1], sizes[:1] * 0]), right
+
+
+@pytest.mark.parametrize("others", [of_other_signs, of_lower_rank])
+def test_all_processes_use_the_basis_of_the_first_whatever_their_own_factors_are(monkeypatch, others):
+    svd = torch.linalg.svd
+
+    def factors_of_this_thread(rows, full_matrices):
+        return threading.current_thread().factors(*svd(rows, full_matrices=full_matrices))
+
+    monkeypatch.setattr(torch.linalg, "svd", factors_of_this_thread)
+    alike = together(growing, (as_they_are, as_they_are))
+    different = together(growing, (as_they_are, others))
+    for steps in zip(*alike, *different, strict=True):
+        basis, _, _ = steps[0]
+        for lifted, table, expected in steps:
+            torch.testing.assert_close(lifted, basis, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(table, expected, rtol=1e-9, atol=1e-9)
+    assert [len(lifted) for lifted, _, _ in different[1]] == [5, 7]
+
+
 # Attacks
 
 
@@ -289,6 +341,32 @@ def test_attacks_of_two_processes_give_the_answer_of_one(name):
     assert sum(told["evidence"]["coordinates_of_ranks"]) >= width
     assert told["evidence"]["ranks"] == 2
     assert any("Processes: 2 shared" in note for note in notes)
+
+
+def in_a_basis(processes, memory_budget):
+    target = target_of(260, 4, 3 * 260 * 4, memory_budget).sharded(processes)
+    return exhume.Exact()(target, num_samples=4)
+
+
+@pytest.mark.parametrize("memory_budget", ["4GB", "500KB"], ids=["V is kept", "V is over the budget"])
+def test_the_search_in_a_basis_on_two_processes_gives_the_answer_of_one(monkeypatch, memory_budget):
+    renewed, renew = [], GrowingBasis.renew
+
+    def counted_renew(basis, *rows):
+        renewed.append(basis.whole.coordinates.processes.ranks)
+        renew(basis, *rows)
+
+    monkeypatch.setattr(GrowingBasis, "renew", counted_renew)
+    for module in (gaussian, sharded_module):  # of whole blocks only is a part of V subject to the budget
+        monkeypatch.setattr(module, "BLOCK_ROWS", 64)
+    alone = in_a_basis(sharding.ALONE, memory_budget)
+    first, second = together(in_a_basis, memory_budget)
+    assert renewed.count(1) > 2
+    assert renewed.count(2) > 4
+    assert torch.equal(first.samples, second.samples)
+    assert first.certificate.verdict == second.certificate.verdict == alone.certificate.verdict == "exact"
+    assert same_samples(first.samples, alone)
+    assert all(first.evidence["bytes_of_ranks"]) == (memory_budget == "4GB")
 
 
 def with_a_short_time(processes):
