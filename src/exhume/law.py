@@ -78,7 +78,8 @@ class Forecast:
     def sentence(self) -> str:
         """The verdict and its reason in plain words."""
         counted = f"{self.equations:,} equations for {self.unknowns:,} unknowns"
-        p, n = f"{self.num_parameters:,} parameters", f"{self.num_samples:,} samples"
+        p = f"{self.num_parameters:,} parameters"
+        n = f"{self.num_samples:,} sample{'' if self.num_samples == 1 else 's'}"
         if self.verdict == NOT_EVEN_LABELS:
             labels = self.num_samples * self.num_outputs
             return f"Not even labels: {p} are too few to fit the {labels:,} label values of {n} ({counted})."

@@ -2,12 +2,12 @@
 
 import pytest
 
-from exhume.planning import Hardware
-from exhume.planning.passes import coordinates_read, law_of_passes
+from exhume.planning import GPU, Hardware, plan
+from exhume.planning.passes import Attacked, law_of_passes
 
 SIZES = ("--parameters", "3e6", "--dim", 3072, "--samples", 100)
 STATED = ("--flops", "20e12", "--bandwidth", "1.5e12", "--memory", "80GB")
-READ = coordinates_read(3_000_000, 3072, 100, 307_200, 1)
+READ = Attacked(3072, 100).coordinates_read(3_000_000, 307_200)
 BOX = Hardware("this machine (2 cores)", flops=9e10, bandwidth=1e10, memory=32 * 10**9, drawing=8e7, cores=2)
 
 
@@ -32,9 +32,9 @@ def test_this_machine_is_measured_at_the_sizes_of_the_problem(exhume_command, no
         "Reconstructible: 3,000,000 parameters",
         "hours on this machine (2 cores).",
         f"passes over {READ:,} of the 3,000,000 coordinates",
-        f"V is kept: {4 * 3072 * READ / 1e9:.3g} GB",
-        f"--memory-budget {-(-4 * 3072 * READ // 10**9)}GB",
-        "90 Gflop/s in products of 100 rows",
+        f"V is kept in memory ({4 * 3072 * READ / 1e9:.3g} GB in float32",
+        f"--memory-budget {-(-4 * 3072 * READ // 10**8)}00MB",
+        "90 Gflop/s in products with 100 samples",
         "32 GB of memory a process",
     ):
         assert told in out
@@ -75,6 +75,54 @@ def test_several_outputs_count_for_the_law(exhume_json):
     assert value["cost"]["width"] == 122_880
     assert value["law"]["num_outputs"] == 10
     assert value["cost"]["coordinates"] == 122_880  # all are read
+
+
+def test_passes_of_several_outputs_say_how_little_they_rest_on(exhume_command):
+    sizes = ("--parameters", "1228800", "--dim", 3000, "--samples", 100, "--outputs", 10)
+    _, out, _ = exhume_command("law", "--cost", *sizes, *STATED)
+    assert "rest on two attacks: take them as an order of magnitude" in out
+    assert "n = 10 to 100, d = 3,072 and p/dn = 4." in out
+
+
+def test_the_budget_is_told_where_the_default_would_not_do(exhume_command):
+    def told(memory, *sizes):
+        return exhume_command("law", "--cost", *sizes, *STATED[:4], "--memory", memory)[1]
+
+    small = ("--parameters", "1e6", "--dim", 3072, "--samples", 20)  # V of 2.26 GB is kept
+    assert "V is kept in memory" in told("80GB", *small)
+    assert "--memory-budget" not in told("80GB", *small)
+    planned = plan(3_000_000, 3072, 100, hardware=Hardware("", flops=20e12, bandwidth=1.5e12, memory="8GB")).cost
+    assert 0 < planned.budget < planned.matrix_bytes
+    assert f"--memory-budget {planned.budget // 10**8}00MB" in told("8GB", *SIZES)
+    subsets = ("--parameters", "15e6", "--dim", 1000, "--samples", 1000)  # no basis: all of V is drawn anew
+    least = plan(15_000_000, 1000, 1000, hardware=GPU).cost.memory_regenerated
+    assert "and is drawn anew in every pass" in told(f"{least + 5 * 10**9}", *subsets)
+    assert "--memory-budget" not in told(f"{least + 5 * 10**9}", *subsets)  # the default draws it anew too
+    assert "--memory-budget 1300MB" in told(f"{least + 1_350_000_000}", *subsets)
+
+
+def test_few_equations_are_a_warning(exhume_command):
+    for parameters, warned in (("5e5", True), ("6e5", False)):
+        _, out, _ = exhume_command("law", "--cost", "--parameters", parameters, *SIZES[2:], *STATED)
+        assert out.startswith("Grey zone")
+        assert ("Below 1.75 equations an unknown the attack often fails" in out) == warned
+
+
+def test_an_assumed_speed_of_drawing_is_marked(exhume_command):
+    assert "a second (assumed; --drawing)" in exhume_command("law", "--cost", *SIZES, *STATED)[1]
+    assert "assumed" not in exhume_command("law", "--cost", *SIZES, *STATED, "--drawing", "2e9")[1]
+
+
+def test_the_page_says_what_v_and_a_pass_are(exhume_command):
+    _, out, _ = exhume_command("law", "--cost", *SIZES[:4], "--samples", 1, *STATED)
+    assert out.splitlines()[-2].startswith("V: the random first layer")
+    assert out.splitlines()[-1] == "A pass: V applied once to all n samples."
+    assert "1 samples" not in out
+
+
+def test_the_largest_sizes_are_planned(exhume_command):
+    sizes = ("--parameters", "1e18", "--dim", "1e8", "--samples", "1e8")
+    assert exhume_command("law", "--cost", *sizes, *STATED)[0] == 0
 
 
 def test_too_few_parameters_have_no_cost(exhume_command, exhume_json):
@@ -120,24 +168,41 @@ def test_the_table_takes_stated_hardware(exhume_json, no_probe):
     [
         (("--cost", "--verify"), "--cost and --verify were both given"),
         (("--cost", *SIZES, "--seed", 1), "--seed is 1 without --verify"),
-        (("--cost", "--dim", 3, "--samples", 4), "missing option --parameters"),
+        (("--cost", "--dim", 3, "--samples", 4), "missing --parameters; valid: all three"),
         (("--cost", "--table", "--dim", 3), "--table was given --dim"),
         (("--table",), "--table without --cost"),
         ((*SIZES, "--flops", "1e12", "--memory", "1GB"), "--flops, --memory without --cost"),
-        (("--cost", *SIZES, "--known-samples", 3, "--norms-known"), "--cost was given --known-samples, --norms-known"),
+        (("--cost",), "missing --parameters, --dim, --samples; valid: all three, or exhume law --cost --table"),
+        (
+            ("--cost", *SIZES, "--known-samples", 3, "--norms-known"),
+            "--known-samples, --norms-known cannot be combined",
+        ),
+        (("--cost", "--table", "--outputs", 3, "--activation", "abs"), "--table was given --outputs, --activation"),
+        (("--cost", "--table", "--known-samples", 3), "--table was given --known-samples"),
+        (("--verify", "--norms-known"), "--verify was given --norms-known"),
+        (("--cost", "--parameters", "1e300", *SIZES[2:]), "--parameters is 1e300; valid: at most 1e18"),
+        (("--cost", *SIZES[:3], "1e140", *SIZES[4:]), "--dim is 1e140; valid: at most 1e18"),
+        (("--cost", *SIZES[:3], "3072.5", *SIZES[4:]), "--dim '3072.5' is not a whole number"),
+        (("--cost", "--parameters", "0", *SIZES[2:]), "--parameters is 0; valid: a whole number of at least 1"),
         (("--cost", *SIZES, "--flops", "1e12"), "--flops without --bandwidth, --memory"),
         (("--cost", *SIZES, "--processes", 8), "--processes without --flops, --bandwidth, --memory, --network"),
         (("--cost", *SIZES, *STATED, "--processes", 8), "without --network"),
-        (("--cost", *SIZES, *STATED, "--processes", 0), "processes is 0"),
+        (("--cost", *SIZES, *STATED, "--processes", 0), "--processes is 0; valid"),
+        (("--cost", *SIZES, *STATED, "--processes", "1.5"), "--processes '1.5' is not a whole number"),
         (("--cost", *SIZES, *STATED, "--processes", "many"), "'many' is not a whole number"),
         (("--cost", *SIZES, *STATED, "--network", "fast"), "--network is 'fast'; valid: a finite number above 0"),
         (("--cost", *SIZES, *STATED[2:], "--flops", "-1"), "--flops is '-1'"),
-        (("--cost", *SIZES, *STATED[:4], "--memory", "some"), "'some' is not a size"),
-        (("--cost", *SIZES, *STATED[:4], "--memory", "0"), "memory is 0"),
-        (("--cost", *SIZES, *STATED, "--drawing", "nan"), "--drawing is 'nan'"),
+        (("--cost", *SIZES, *STATED[:4], "--memory", "some"), "--memory 'some' is not a size"),
+        (("--cost", *SIZES, *STATED[:4], "--memory", "80"), "--memory is 80 bytes; did you mean 80GB?"),
+        (("--cost", *SIZES, "--memory", "9" * 400), "is not a size"),
+        (("--cost", *SIZES, *STATED[:4], "--memory", "0"), "--memory is 0 bytes; valid: at least 1MB"),
+        (
+            ("--cost", *SIZES, *STATED, "--drawing", "nan"),
+            "--drawing is 'nan'; valid: a finite number above 0, for instance 1e9",
+        ),
     ],
 )
-def test_what_does_not_belong_together_is_refused(exhume_command, words, told):
+def test_what_does_not_belong_together_is_refused(exhume_command, no_probe, words, told):
     code, out, err = exhume_command("law", *words)
-    assert (code, out) == (2, "")
+    assert (code, out, no_probe) == (2, "", [])
     assert told in err

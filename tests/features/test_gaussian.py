@@ -127,12 +127,15 @@ def test_a_window_without_rows_has_no_chunks():
     assert list(GaussianMatrix(5000, 10, seed=4, memory_budget=0).subset(slice(7, 7)).chunks()) == []
 
 
-@pytest.mark.parametrize(("text", "expected"), [("500MB", 500_000_000), ("1.5 GiB", 1610612736), (12, 12), ("0", 0)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("500MB", 500_000_000), ("1.5 GiB", 1610612736), ("2tb", 2 * 10**12), ("1TiB", 2**40), (12, 12), ("0", 0)],
+)
 def test_sizes_are_parsed(text, expected):
     assert parse_bytes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["much", "1.2.3GB", "5 parsecs", -1])
+@pytest.mark.parametrize("text", ["much", "1.2.3GB", "5 parsecs", -1, "9" * 400])
 def test_bad_sizes_are_refused(text):
     with pytest.raises(InputError, match="memory budget"):
         parse_bytes(text)

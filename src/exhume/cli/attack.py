@@ -29,7 +29,13 @@ BudgetSeconds = Annotated[float, typer.Option(help="Stop after this many seconds
 AllowUnderdetermined = Annotated[
     bool, typer.Option("--allow-underdetermined", help="Go on with fewer equations than unknowns.")
 ]
-MemoryBudget = Annotated[str, typer.Option(help="Memory for the random features matrix.")]
+MemoryBudget = Annotated[
+    str,
+    typer.Option(
+        help="Memory that one process may use for V, the random features matrix; what does not fit is drawn anew on "
+        "every read. Other arrays come on top: see exhume law --cost."
+    ),
+]
 Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")]
 RankTimeout = Annotated[
     float, typer.Option(help="Seconds that a process of several waits for the others before it takes one for lost.")
@@ -62,7 +68,7 @@ def attack(
 
     Example: exhume attack runs/a --method exact --seed 1
 
-    Example: torchrun --nproc-per-node 2 -m exhume attack runs/a
+    Example: torchrun --standalone --nproc-per-node 2 -m exhume attack runs/a
     """
     folder = RunFolder(run)
     chosen = attacks.build(method, parse_pairs(option))

@@ -40,7 +40,7 @@ def assume(target: Target, know: list[str] | None, forget: list[str] | None, num
     if num_samples == AUTO:
         names.append("num_samples")
     elif num_samples is not None:
-        pairs.append(f"num_samples={whole(num_samples)}")
+        pairs.append(f"num_samples={whole(num_samples, '--num-samples')}")
     texts = [split_pair(pair) for pair in pairs]
     _check_once([known_name(name) for name, _ in texts] + names)
     values = {known_name(name): known_value(known_name(name), text) for name, text in texts}

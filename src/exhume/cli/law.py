@@ -51,20 +51,20 @@ def law(
     """
     sizes = {"--parameters": parameters, "--dim": dim, "--samples": samples}
     stated = law_cost.Stated(flops, bandwidth, memory, processes, network, drawing)
+    knowing = {
+        "--known-samples": known_samples != "0",
+        "--subspace-dim": subspace_dim is not None,
+        "--norms-known": norms_known,
+    }
+    others = {"--outputs": outputs != 1, "--activation": activation != "relu", **knowing}
     _check_form(verify, cost, table, seed, [option for option, size in sizes.items() if size is not None], stated)
+    _check_fixed("--verify" if verify else "--table" if table else None, _given(others))
     if verify:
         verify_law(seed or 0, json)
     elif cost and table:
         law_cost.cost_table(stated, json)
     elif cost:
-        knowing = {
-            "--known-samples": known_samples != "0",
-            "--subspace-dim": subspace_dim,
-            "--norms-known": norms_known,
-        }
-        given = [option for option, value in knowing.items() if value]
-        if given:
-            raise InputError(f"--cost was given {', '.join(given)}; valid: the cost of an attack that knows nothing")
+        _check_planned(sizes, _given(knowing))
         law_cost.cost_of(*_numbers(sizes), outputs, activation, stated, json)
     else:
         p, d, n = _numbers(sizes)
@@ -74,8 +74,8 @@ def law(
             n,
             num_outputs=outputs,
             activation=activation,
-            known_samples=whole(known_samples),
-            subspace_dim=None if subspace_dim is None else whole(subspace_dim),
+            known_samples=whole(known_samples, "--known-samples", least=0),
+            subspace_dim=None if subspace_dim is None else whole(subspace_dim, "--subspace-dim", least=1),
             norms_known=norms_known,
         )
         show(_text(result), result.to_json(), json)
@@ -96,6 +96,28 @@ def _check_form(
     misplaced = [*(["--table"] if table else []), *stated.given]
     if misplaced and not cost:
         raise InputError(f"{', '.join(misplaced)} without --cost; valid: exhume law --cost {' '.join(misplaced)} ...")
+
+
+def _check_fixed(form: str | None, given: list[str]) -> None:
+    """Refuse options that a form with problems of its own would ignore."""
+    if form is not None and given:
+        raise InputError(f"{form} was given {', '.join(given)}; valid: none of them, it has its own problems")
+
+
+def _check_planned(sizes: dict[str, str | None], knowing: list[str]) -> None:
+    """Refuse what no plan can be made of."""
+    if knowing:
+        raise InputError(
+            f"{', '.join(knowing)} cannot be combined with --cost: only attacks without such knowledge are planned"
+        )
+    missing = [option for option, size in sizes.items() if size is None]
+    if missing:
+        raise InputError(f"missing {', '.join(missing)}; valid: all three, or exhume law --cost --table")
+
+
+def _given(options: dict[str, bool]) -> list[str]:
+    """The options that were given."""
+    return [option for option, given in options.items() if given]
 
 
 def _text(result: Forecast) -> str:
@@ -122,4 +144,4 @@ def _required(option: str, value: str | None) -> int:
     """The whole number given for an option that a forecast cannot do without."""
     if value is None:
         raise InputError(f"missing option {option}; valid: {option} with a whole number, or --verify alone")
-    return whole(value)
+    return whole(value, option, least=1)

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
+from exhume.cli.law_cost_page import counted, page_of
 from exhume.cli.options import whole
 from exhume.cli.render import show
 from exhume.errors import InputError
 from exhume.features.gaussian import parse_bytes
-from exhume.planning import Cost, Hardware, Outlook, Plan, Seconds, outlook, plan
-from exhume.planning.cost import HALF, KEPT, REGENERATED, TOO_LARGE
-from exhume.planning.passes import in_a_basis, law_of_passes
-from exhume.planning.words import duration, number, rate, size
+from exhume.planning import Hardware, Outlook, outlook, plan
+from exhume.planning.passes import law_of_passes
+from exhume.planning.words import duration, number, size
 
 Flops = Annotated[
     str | None, typer.Option(help="With --cost: float32 operations a second of one process, for instance 20e12.")
@@ -28,14 +28,7 @@ Drawing = Annotated[
     str | None, typer.Option(help="With --cost: numbers of V that one process draws in a second; 1e9 unless given.")
 ]
 
-_DEFAULT_BUDGET = 4  # GB for V, unless --memory-budget is given
-_VERBS = {
-    KEPT: "V is kept",
-    HALF: "V is kept in half precision for the early passes, and for the others as much of it as fits",
-    REGENERATED: "V does not fit and is drawn anew in every pass",
-}
-
-_IN_PARTS = "V does not fit: as much as does is kept, and the rest drawn anew in every pass"
+_LEAST_MEMORY = 10**6
 
 
 @dataclass(frozen=True)
@@ -54,12 +47,23 @@ class Stated:
         """The options that were given."""
         return [f"--{name}" for name, value in vars(self).items() if value is not None]
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether nothing was stated, or the memory alone."""
+        return self.given in ([], ["--memory"])
+
+    @property
+    def assumes_drawing(self) -> bool:
+        """Whether hardware was stated, but not how fast it draws V."""
+        return not self.is_measured and self.drawing is None
+
     def hardware(self) -> Hardware | None:
         """What was stated; None if nothing was, or the memory alone: then this machine is measured."""
-        if self.given in ([], ["--memory"]):
+        memory = self.bytes_of_memory  # a mistake is told before anything is measured
+        if self.is_measured:
             return None
         missing = [f"--{name}" for name in ("flops", "bandwidth", "memory") if getattr(self, name) is None]
-        processes = 1 if self.processes is None else whole(self.processes)
+        processes = 1 if self.processes is None else whole(self.processes, "--processes", least=1)
         if processes > 1 and self.network is None:
             missing.append("--network")
         if missing:
@@ -69,18 +73,20 @@ class Stated:
             )
         hardware = Hardware(
             "the stated hardware" if processes == 1 else f"the stated hardware ({processes:,} processes)",
-            flops=_positive("--flops", self.flops),
-            bandwidth=_positive("--bandwidth", self.bandwidth),
-            memory=self.bytes_of_memory or 0,
+            flops=_positive("--flops", self.flops, "20e12"),
+            bandwidth=_positive("--bandwidth", self.bandwidth, "1.5e12"),
+            memory=memory or 0,
             processes=processes,
-            network=None if self.network is None else _positive("--network", self.network),
+            network=None if self.network is None else _positive("--network", self.network, "25e9"),
         )
-        return hardware if self.drawing is None else replace(hardware, drawing=_positive("--drawing", self.drawing))
+        if self.drawing is None:
+            return hardware
+        return replace(hardware, drawing=_positive("--drawing", self.drawing, "1e9"))
 
     @property
     def bytes_of_memory(self) -> int | None:
         """--memory in bytes."""
-        return None if self.memory is None else parse_bytes(self.memory)
+        return None if self.memory is None else _memory(self.memory)
 
 
 def cost_of(
@@ -91,7 +97,7 @@ def cost_of(
     if stated.given == ["--memory"]:
         hardware = replace(planned.hardware, memory=stated.bytes_of_memory or 0)
         planned = plan(parameters, dim, samples, outputs, hardware, activation)
-    show(page_of(planned), planned.to_json(), as_json)
+    show(page_of(planned, stated.assumes_drawing), planned.to_json(), as_json)
 
 
 def cost_table(stated: Stated, as_json: bool) -> None:
@@ -112,87 +118,6 @@ def cost_table(stated: Stated, as_json: bool) -> None:
         _reaches(rows),
     ]
     show("\n\n".join(text), {"passes": fitted.formula, "rows": [row.to_json() for row in rows]}, as_json)
-
-
-def page_of(planned: Plan) -> str:
-    """The verdict of the law, how long, how much memory, and why."""
-    cost, hardware = planned.cost, planned.hardware
-    lines = [planned.law.sentence, planned.sentence]
-    if cost is None:
-        return "\n".join(lines)
-    lines += ["", *_work(planned, cost), "", *_memory(planned, cost)]
-    if cost.per_pass is not None:
-        lines += ["", *_time(cost.per_pass)]
-    return "\n".join([*lines, "", *_where(hardware, planned.law.num_samples)])
-
-
-def _where(hardware: Hardware, samples: int) -> list[str]:
-    """What it would run on."""
-    network = f", {size(hardware.network)}/s over the network" if hardware.network else ""
-    return [
-        f"  hardware  {hardware.name}: {rate(hardware.speed(samples), 'flop/s')} in products of {samples:,} rows,",
-        f"            {size(hardware.bandwidth)}/s from memory, "
-        f"{hardware.drawing / 1e6:,.0f} million numbers of V drawn a second{network};",
-        f"            {size(hardware.memory)} of memory a process.",
-    ]
-
-
-def _work(planned: Plan, cost: Cost) -> list[str]:
-    """What is done: coordinates, passes, operations."""
-    fitted = law_of_passes(planned.law.num_outputs)
-    part = "all" if cost.coordinates == cost.width else f"{cost.coordinates:,} of the"
-    lines = [
-        f"  work      {cost.passes:,.0f} passes over {part} {cost.width:,} coordinates, {cost.flops:.2g} operations."
-    ]
-    if cost.coordinates < cost.width:
-        lines.append(
-            f"            The attack needs no more of them, and will count {cost.full_passes:,.0f} full passes."
-        )
-    if cost.extrapolated:
-        lines.append(
-            "            The passes are extrapolated: measured were "
-            f"n = {fitted.samples[0]:,} to {fitted.samples[1]:,}, d = {fitted.dims[0]:,} to {fitted.dims[1]:,} and "
-            f"p/dn = {fitted.ratios[0]:g} to {fitted.ratios[1]:g}."
-        )
-    return lines
-
-
-def _memory(planned: Plan, cost: Cost) -> list[str]:
-    """How much memory, and what becomes of V."""
-    sizes = (
-        f"with V kept {size(cost.memory_kept)}, in half precision {size(cost.memory_half)}, "
-        f"drawn anew {size(cost.memory_regenerated)}"
-    )
-    lines = [f"  memory    {size(cost.memory)} a process, of {size(planned.hardware.memory)}: {sizes}."]
-    if cost.regime == TOO_LARGE:
-        return lines
-    in_parts = cost.regime != KEPT and in_a_basis(planned.law.input_dim, planned.law.num_samples)
-    verb = _IN_PARTS if in_parts and cost.regime == REGENERATED else _VERBS[cost.regime]
-    lines.append(f"            {verb}: {size(cost.matrix_bytes)} in float32 in all.")
-    budget = math.ceil(cost.matrix_bytes / planned.hardware.processes / 1e9)
-    if cost.regime != KEPT:
-        budget = int((planned.hardware.memory - cost.memory_regenerated) / 1e9) if in_parts else 0
-    if budget > _DEFAULT_BUDGET:
-        lines.append(f"            Tell the attack so: --memory-budget {budget}GB ({_DEFAULT_BUDGET}GB unless given).")
-    return lines
-
-
-def _time(parts: Seconds) -> list[str]:
-    """How long a pass takes, and on what."""
-    named = {
-        "products": parts.products,
-        "reading V": parts.reading,
-        "drawing V": parts.drawing,
-        "converting V": parts.converting,
-        "features and slopes": parts.tables,
-        "network": parts.network,
-        "calls": parts.overhead,
-    }
-    spent = ", ".join(f"{name} {value:.2g} s" for name, value in named.items() if value)
-    lines = [f"  time      {parts.of_a_pass:.2g} s a pass: {spent}.", "            Products and reading V overlap."]
-    if parts.first_drawing >= 1:
-        lines.append(f"            Drawing V for the first time takes {duration(parts.first_drawing)}.")
-    return lines
 
 
 def _needs(rows: list[Outlook]) -> str:
@@ -241,7 +166,7 @@ def _reaches(rows: list[Outlook]) -> str:
                 number(row.law.num_parameters),
                 layer.network,
                 f"{layer.num_features:,} x {layer.num_outputs:,} = {layer.num_parameters:,}",
-                f"{said.largest_samples:,} sample{'' if said.largest_samples == 1 else 's'}",
+                counted(said.largest_samples, "sample"),
                 said.verdict,
             ]
         )
@@ -254,12 +179,25 @@ def _aligned(columns: list[str], rows: list[list[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _positive(option: str, text: str | None) -> float:
+def _positive(option: str, text: str | None, example: str) -> float:
     """The number given for an option."""
     try:
         value = float(text or "")
     except ValueError:
         value = math.nan
     if not (value > 0 and math.isfinite(value)):
-        raise InputError(f"{option} is {text!r}; valid: a finite number above 0, for instance 20e12")
+        raise InputError(f"{option} is {text!r}; valid: a finite number above 0, for instance {example}")
+    return value
+
+
+def _memory(text: str) -> int:
+    """The bytes given for --memory."""
+    try:
+        value = parse_bytes(text)
+    except InputError as error:
+        raise InputError(f"--memory {text!r} is not a size; write for instance '80GB' or '1.5TiB'") from error
+    if value < _LEAST_MEMORY:
+        bare = text.strip().isdigit() and value > 0
+        meant = f"did you mean {value}GB?" if bare else "valid: at least 1MB, for instance 80GB"
+        raise InputError(f"--memory is {value} bytes; {meant}")
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,8 @@ CHUNK_BYTES = 128 * 2**20
 _CONVERTED_BYTES = 8 * 2**20
 # Distinct odd multiplier, so that the blocks of one matrix never share a seed (torch's CPU generator reads 32 bits).
 _BLOCK_STRIDE = 0x9E3779B1
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = {**_DECIMAL, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 def parse_bytes(size: int | float | str) -> int:
@@ -30,8 +32,8 @@ def parse_bytes(size: int | float | str) -> int:
         if match is None or match[2].upper() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
             raise InputError(f"memory budget {size!r} is not a size; write for instance '500MB', '4GB' or '1.5GiB'")
         size = float(match[1]) * _UNITS[match[2].upper()]
-    if not size >= 0:
-        raise InputError(f"memory budget {size!r} must not be negative")
+    if not 0 <= size < math.inf:
+        raise InputError(f"memory budget {size!r} must be finite and not negative")
     return int(size)
 
 
