@@ -60,6 +60,7 @@ def test_weights_that_were_not_read_and_do_not_agree_are_noticed():
     result = exhume.reconstruct(exhume.Target(target.feature_map, wrong), num_samples=SAMPLES, max_passes=2000)
     assert result.certificate.verdict != "exact"
     assert "coordinates" not in result.evidence
+    assert result.certificate.equations == target.num_parameters
 
 
 def test_rounded_weights_are_read_whole_for_the_last_digits():
