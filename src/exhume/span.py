@@ -197,7 +197,8 @@ class Span:
 
     def can_sweep(self, point: Point) -> bool:
         """Whether `sweep` pays, as V is generated for every read, and is enough, as no nuisance is projected out."""
-        return self.basis is None and generates_anew(point.at)
+        # Processes sum other things in a sweep, and V may fit the budget of some of them only.
+        return self.basis is None and self.coordinates.agree(generates_anew(point.at))
 
     def sweep(self, point: Point, directions: torch.Tensor, change: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """J^T r (n + j, d) and Phi r^T (n, k) of r = sum_i a_i J_i D_i + C^T Phi. Two passes, one read of V."""

@@ -119,7 +119,8 @@ class BasisSearch:
         self.span, self.count, self._features = span, count, span.features
         self.radius, self._keep_going = radius, keep_going
         self._seen = _NOTHING  # cotangents of the samples and of the linear part, and the residual
-        self._rounded = not self._features.is_kept
+        # Of any process: they change precision together, and their parts of V are not of one size.
+        self._rounded = bool(self._features.coordinates.sum(torch.tensor(float(not self._features.is_kept))))
         self._read = self._features.kept_as_it_fits(torch.float16)
         balanced = _EQUATIONS * (span.features.input_dim / count) ** 2
         self._spare = max(3, math.ceil(_SPARE_SHARE * count))
@@ -219,7 +220,7 @@ class BasisSearch:
 
     def _hidden_rows(self, basis: GrowingBasis, images: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         """Rows along the residual's second moments in the span of such images."""
-        inside = torch.linalg.qr(basis.lower(images).T)[0].T.contiguous()
+        inside = self._features.coordinates.lead(torch.linalg.qr(basis.lower(images).T)[0].T.contiguous())
         moment = inside @ basis.features.weighted_moment(inside, strongest_output(residual, self._features)).T
         _, turned = torch.linalg.eigh((moment + moment.T) / 2)
         return onto_sphere(basis.lift(turned.T @ inside), self.radius)

@@ -26,7 +26,7 @@ def strongest_output(rows: torch.Tensor, features: FeatureMap) -> torch.Tensor:
     if rows.shape[0] == 1:
         return rows[0]
     gram = coordinates_of(features).sum((rows @ rows.T).double())
-    return torch.linalg.eigh(gram)[1][:, -1].to(rows) @ rows
+    return coordinates_of(features).lead(torch.linalg.eigh(gram)[1][:, -1].contiguous()).to(rows) @ rows
 
 
 def moment_spectrum(
@@ -49,11 +49,12 @@ def moment_spectrum(
         return torch.linalg.eigh(moment)
     width = min(dim, count + spare)
     trace = float(coordinates_of(features).sum(weights.sum())) / dim
-    basis = torch.linalg.qr(random_rows(dim, width, generator, features))[0]  # (d, width)
+    lead = coordinates_of(features).lead
+    basis = lead(torch.linalg.qr(random_rows(dim, width, generator, features))[0].contiguous())  # (d, width)
     for sweep in range(sweeps + 1):
         image = features.weighted_moment(basis.T, weights).T - trace * basis
         if sweep < sweeps:
-            basis = torch.linalg.qr(image)[0]
+            basis = lead(torch.linalg.qr(image)[0].contiguous())
     values, inner = torch.linalg.eigh(basis.T @ image)
     return values, basis @ inner
 
