@@ -1,0 +1,139 @@
+"""Attacks of several searches that are cut in a later one go on in that one, with what the others have found."""
+
+import json
+
+import pytest
+import torch
+
+import exhume
+from exhume import data, files
+from exhume.attacks import checkpoint
+from exhume.attacks.basis_search import BasisSearch
+from exhume.attacks.search import Search
+
+DIM, SAMPLES = 260, 6
+
+
+class Cut(Exception):
+    """Raised in mid-run."""
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """The searches that were run, in order; every step is saved."""
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    names = []
+    for kind in (Search, BasisSearch):
+
+        def run(self, state, kind=kind, inner=kind.run):
+            names.append((kind.__name__, self.count))
+            return inner(self, state)
+
+        monkeypatch.setattr(kind, "run", run)
+    return names
+
+
+def cut_in(searches, number, steps):
+    """A progress function that ends the run after so many steps of that search."""
+    seen = []
+
+    def progress(event):
+        if len(searches) == number:
+            seen.append(event)
+            if len(seen) == steps:
+                raise Cut
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def disagreeing():
+    """Weights whose first coordinates show samples that the last ones know nothing of."""
+    training = data.load("sphere", dim=DIM, samples=SAMPLES)
+    victim = exhume.RandomFeatures(num_features=12 * DIM * SAMPLES).fit(training.inputs, training.labels)
+    target = victim.target()
+    wrong = target.displacement.clone()
+    wrong[:, -200:] += 0.3 * wrong.norm() / wrong.shape[1] ** 0.5
+    return exhume.Target(target.feature_map, wrong)
+
+
+def test_a_run_cut_after_a_basis_found_what_the_unread_do_not_confirm_ends_as_the_uncut_one(
+    disagreeing, searches, tmp_path
+):
+    settings = {
+        "num_samples": SAMPLES,
+        "max_passes": 180,
+        "max_starts": 1,
+        "checkpoint": tmp_path / "state.safetensors",
+    }
+    whole = exhume.reconstruct(disagreeing, **settings)
+    assert searches == [("BasisSearch", SAMPLES), ("Search", SAMPLES)]
+    searches.clear()
+    with pytest.raises(Cut):
+        exhume.reconstruct(disagreeing, **settings, progress=cut_in(searches, 2, steps=5))
+    searches.clear()
+    again = exhume.reconstruct(disagreeing, **settings, resume=True)
+    assert searches == [("Search", SAMPLES)]
+    assert again.certificate.verdict == whole.certificate.verdict != "exact"
+    assert again.certificate.equations == disagreeing.num_parameters
+    assert (again.stop, again.steps, again.passes) == (whole.stop, whole.steps, whole.passes)
+    torch.testing.assert_close(again.samples, whole.samples, atol=1e-4, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def small():
+    training = data.load("sphere", dim=8, samples=4)
+    return exhume.RandomFeatures(num_features=200).fit(training.inputs, training.labels).target()
+
+
+@pytest.fixture
+def cut(small, searches, tmp_path):
+    """The checkpoint of a run that was cut in its second search by subsets, and how the uncut run went."""
+    path, reports = tmp_path / "state.safetensors", []
+    whole = exhume.reconstruct(small, progress=reports.append)
+    assert len(searches) > 1
+    assert {kind for kind, _ in searches} == {"Search"}
+    after_the_first = searches[1:]
+    searches.clear()
+    with pytest.raises(Cut):
+        exhume.reconstruct(small, checkpoint=path, progress=cut_in(searches, 2, steps=20))
+    searches.clear()
+    return path, whole, reports, after_the_first
+
+
+def test_a_run_cut_in_its_second_search_resumes_that_one_at_its_step(small, searches, cut):
+    path, whole, reports, after_the_first = cut
+    later = []
+    again = exhume.reconstruct(small, checkpoint=path, resume=True, progress=later.append)
+    assert searches == after_the_first
+    assert later == reports[-len(later) :]
+    assert later[0].step == 18  # the first is 0, and the twentieth was cut before it was saved
+    assert torch.equal(again.samples, whole.samples)
+    assert (again.stop, again.steps, again.passes) == (whole.stop, whole.steps, whole.passes)
+    assert (again.history, again.evidence) == (whole.history, whole.evidence)
+
+
+def test_a_run_that_is_cut_twice_in_its_second_search_loses_nothing(small, searches, cut):
+    path, whole, _, _ = cut
+    with pytest.raises(Cut):
+        exhume.reconstruct(small, checkpoint=path, resume=True, progress=cut_in(searches, 1, steps=10))
+    later = []
+    again = exhume.reconstruct(small, checkpoint=path, resume=True, progress=later.append)
+    assert later[0].step == 26
+    assert torch.equal(again.samples, whole.samples)
+
+
+@pytest.mark.parametrize("other", [["BasisState", 3, 200], ["SearchState", 99, 200], ["SearchState", 3, 7]])
+def test_a_checkpoint_of_another_search_is_refused(small, cut, other):
+    path = cut[0]
+    tensors, metadata = files.read_tensors(path), files.read_metadata(path)
+    numbers = json.loads(metadata["numbers"])
+    assert numbers["which"][0] == "SearchState"
+    numbers["which"] = other
+    files.write_tensors(path, tensors, metadata | {"numbers": json.dumps(numbers)})
+    before = path.read_bytes()
+    with pytest.raises(
+        exhume.errors.FileError, match=f"search 2 is of {other[0]} for {other[1]} samples on {other[2]}"
+    ):
+        exhume.reconstruct(small, checkpoint=path, resume=True)
+    assert path.read_bytes() == before
