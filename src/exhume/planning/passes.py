@@ -60,17 +60,19 @@ class Measured:
     source: str
 
 
-# One output: the search on subsets of coordinates (exhume.attacks.search).
+# One output: the searches in a basis and with momentum on subsets of coordinates, medians of 2 to 10 seeds. Below 2dn
+# passes grow faster than any power of p/dn.
 ONE_OUTPUT = (
-    Measured(30, 20, 1.75, 2095, "python -m benches success_curve"),
-    Measured(30, 20, 2, 1914, "python -m benches success_curve"),
-    Measured(30, 20, 3, 884, "python -m benches success_curve"),
-    Measured(30, 20, 5, 558, "python -m benches success_curve"),
-    Measured(50, 10, 5, 417, "python -m benches activations"),
-    Measured(100, 100, 3, 2496, "python -m benches logistic"),
-    Measured(100, 100, 10, 607, "python -m benches logistic"),
-    Measured(3072, 10, 3.25, 289, "python -m benches cifar10"),
-    Measured(3072, 30, 3, 684, "python -m benches cifar10"),
+    Measured(30, 20, 2, 762, "python -m benches success_curve"),
+    Measured(30, 20, 3, 433, "python -m benches success_curve"),
+    Measured(30, 20, 5, 312, "python -m benches success_curve"),
+    Measured(100, 20, 5, 193, "python -m benches passes"),
+    Measured(100, 100, 2, 1020, "python -m benches sphere100"),
+    Measured(100, 100, 2.5, 482, "python -m benches sphere100"),
+    Measured(100, 100, 3, 359, "python -m benches sphere100"),
+    Measured(3072, 10, 3.25, 192, "python -m benches laptop"),
+    Measured(3072, 30, 3, 192, "python -m benches laptop"),
+    Measured(3072, 100, 3, 288, "python -m benches figure1"),
 )
 # Several outputs: the direct search (exhume.attacks.direct), here on trained two-layer networks with ten outputs.
 SEVERAL_OUTPUTS = (
