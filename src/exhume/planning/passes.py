@@ -73,6 +73,7 @@ ONE_OUTPUT = (
     Measured(3072, 10, 3.25, 192, "python -m benches laptop"),
     Measured(3072, 30, 3, 192, "python -m benches laptop"),
     Measured(3072, 100, 3, 288, "python -m benches figure1"),
+    Measured(12_288, 20, 3, 234, "python -m benches laptop"),
 )
 # Several outputs: the direct search (exhume.attacks.direct), here on trained two-layer networks with ten outputs.
 SEVERAL_OUTPUTS = (
