@@ -14,6 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.ticker import NullLocator
 
 import exhume
 from benches.problems import FIGURES, say, table
@@ -150,6 +151,9 @@ def draw(curves: dict[str, list[Size]], fits: dict[str, dict[str, Fit]], record:
                 panel.plot(x, [fit(each) for each in x], color=colour, label=f"{curve}: exponent {fit}")
         panel.set(xscale="log", yscale="log", xlabel="n", ylabel={"passes": "feature passes"}.get(name, name))
         panel.set_title(f"{name} against n at p = {RATIO}dn")
+        panel.set_xticks(sorted({size.samples for sizes in curves.values() for size in sizes}), minor=False)
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_locator(NullLocator())
         panel.legend(fontsize=7)
     FIGURES.mkdir(exist_ok=True)
     for path in (FIGURES / "scaling.png", *([IN_DOCS] if record else [])):

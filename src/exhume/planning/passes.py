@@ -70,6 +70,12 @@ ONE_OUTPUT = (
     Measured(100, 100, 2, 1020, "python -m benches sphere100"),
     Measured(100, 100, 2.5, 482, "python -m benches sphere100"),
     Measured(100, 100, 3, 359, "python -m benches sphere100"),
+    Measured(200, 5, 4, 308, "python -m benches scaling"),
+    Measured(200, 20, 4, 188, "python -m benches scaling"),
+    Measured(200, 80, 4, 269, "python -m benches scaling"),
+    # Of 4dn three quarters were read: full passes times 4/3.
+    Measured(768, 6, 3, 275, "python -m benches scaling"),
+    Measured(768, 40, 3, 289, "python -m benches scaling"),
     Measured(3072, 10, 3.25, 192, "python -m benches laptop"),
     Measured(3072, 30, 3, 192, "python -m benches laptop"),
     Measured(3072, 100, 3, 288, "python -m benches figure1"),
