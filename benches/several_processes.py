@@ -27,15 +27,15 @@ def run(dim: int, samples: int, ratio: float, ranks: int) -> tuple[Any, ...]:
         words = [sys.executable, *launcher, "-m", "exhume", "attack", str(folder.path), "--json"]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, check=True)
-        row = row_of(json.loads(done.stdout), folder.load_result("exact"), training)
+        row = row_of(json.loads(done.stdout), folder.load_result("exact"), training, ratio)
     say(f"d = {dim}, n = {samples}, {ranks} processes: {row}")
     return (f"d = {dim}, n = {samples}, p = {ratio}dn", ranks, *row)
 
 
-def row_of(told: dict[str, Any], result: exhume.Reconstruction, training: Dataset) -> tuple[str, ...]:
+def row_of(told: dict[str, Any], result: exhume.Reconstruction, training: Dataset, ratio: float) -> tuple[str, ...]:
     """Verdict, error, passes, seconds and the most that a process held of V."""
-    width, dim = result.certificate.equations, training.inputs.shape[1]
-    held = max(told["evidence"].get("bytes_of_ranks", [4 * width * dim]))
+    whole = 4 * int(ratio * training.inputs.numel()) * training.inputs.shape[1]
+    held = max(told["evidence"].get("bytes_of_ranks", [whole]))
     error = signed_error(result, training)
     return (
         result.certificate.verdict,
