@@ -21,7 +21,7 @@ from exhume.errors import InputError
 from exhume.width_bound import sufficient_width as sufficient_width
 
 # Equations per unknown from which exhume's exact attack is expected to succeed, with room to spare: on sphere data
-# (d = 30, n = 20, relu) it recovered every seed from 1.75 on and half of them at 1.5 (python -m benches success_curve),
+# (d = 30, n = 20, relu) it recovered every seed from 1.5 on and none at 1.25 (python -m benches success_curve),
 # on CIFAR-10 all 30 images at 3 (python -m benches cifar10); less is untried there.
 PRACTICAL_RATIO = 3.0
 

@@ -102,10 +102,10 @@ def test_the_budget_is_told_where_the_default_would_not_do(exhume_command):
 
 
 def test_few_equations_are_a_warning(exhume_command):
-    for parameters, warned in (("5e5", True), ("6e5", False)):
+    for parameters, warned in (("4e5", True), ("5e5", False)):
         _, out, _ = exhume_command("law", "--cost", "--parameters", parameters, *SIZES[2:], *STATED)
         assert out.startswith("Grey zone")
-        assert ("Below 1.75 equations an unknown the attack often fails" in out) == warned
+        assert ("Below 1.5 equations an unknown the attack often fails" in out) == warned
 
 
 def test_an_assumed_speed_of_drawing_is_marked(exhume_command):

@@ -130,8 +130,8 @@ class Exact(Attack):
         for read in readings(problem, IN_A_BASIS if in_basis else BY_SUBSETS):
             monitor.problem = read
             span = monitor.span_for(count)
-            outcome = monitor.in_basis(span, count) if in_basis else None
-            if outcome is not None:
+            if in_basis:
+                outcome = monitor.in_basis(span, count)
                 if outcome.found or monitor.ended:
                     break
                 rows = outcome.rows
@@ -142,7 +142,6 @@ class Exact(Attack):
                 if outcome.found or monitor.ended:
                     break
             del span  # it may hold what is kept of V, and the next reading keeps more
-        assert outcome is not None
         return outcome
 
 

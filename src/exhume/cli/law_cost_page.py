@@ -11,7 +11,7 @@ from exhume.planning.words import duration, rate, size
 _DEFAULT_BUDGET = 4 * 10**9  # bytes for V, unless --memory-budget is given
 _STEP = 10**8  # to which budgets are rounded
 # Equations per unknown below which the attack often fails (python -m benches success_curve).
-_OFTEN_FAILS = 1.75
+_OFTEN_FAILS = 1.5
 _INDENT = " " * 12
 
 

@@ -14,8 +14,8 @@ from functools import cache
 import numpy as np
 
 # Coordinates that the attack reads of a wider model with one output, in equations per unknown: where it searches in a
-# small basis (inputs per sample, and inputs, at least), and elsewhere. Small matrices V are read whole, as are others
-# of which less than this share would be left out.
+# small basis (inputs per sample, and inputs, at least), and elsewhere. Small matrices V are read whole, as are those
+# that are not so many times as wide as what would be read.
 IN_A_BASIS, BY_SUBSETS = 3.0, 5.0
 _DIMS_PER_SAMPLE, _DIMS, _SMALL, _WORTH_IT = 10, 256, 2**20, 1.3
 # Reads of V in a pass: a conjugate-gradient step is two passes, V D and V^T C, and one read where V is drawn anew;
@@ -60,7 +60,7 @@ class Measured:
     source: str
 
 
-# One output: the searches in a basis and with momentum on subsets of coordinates, medians of 2 to 10 seeds. Below 2dn
+# One output: the searches in a basis and with momentum on subsets of coordinates, medians of 1 to 10 seeds. Below 2dn
 # passes grow faster than any power of p/dn.
 ONE_OUTPUT = (
     Measured(30, 20, 2, 762, "python -m benches success_curve"),
