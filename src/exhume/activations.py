@@ -1,7 +1,7 @@
-"""The activations' room: value, slope, parity, homogeneity, Hermite coefficients and slope kernels of each.
+"""Activations: value, slope, parity, homogeneity, Hermite coefficients and slope kernel of each.
 
-They decide what a reconstruction can know: homogeneity, whether the norm of a sample shows in the weights; the parity
-of the Hermite coefficients, whether its sign does (Assumption 2 and Remark 1).
+Homogeneity decides whether the weights determine the norm of a sample; the parity of the Hermite coefficients decides
+whether they determine its sign (Assumption 2 and Remark 1).
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from exhume.errors import InputError, unknown_name
+from exhume.errors import InputError
+from exhume.support.validation import one_of, whole_number
 
 Parity = Literal["even", "odd", "none"]
+Reflection = Literal["even", "odd", "linear", "constant", "none"]
 Elementwise = Callable[[Tensor], Tensor]
 
 # A coefficient below this counts as zero: the quadrature is good to 1e-14, and the deciding ones exceed 1e-3.
@@ -31,14 +33,15 @@ _NODES_PER_PANEL = 16
 _HERMITE_REACH = 13.0
 _KERNEL_REACH = 9.0  # here it falls as exp(-g^2 / 2): 3e-18
 _KERNEL_DEGREE = 64
+_QUANTILES = 1000  # of a Gaussian, at which slopes are tested for zero
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation phi, applied to each entry of a tensor, and what is known of it in closed form.
+    """An activation phi, applied to each entry of a tensor, and its properties in closed form.
 
     Args:
-        name: what `get` finds it by.
+        name: by which `get` finds it.
         value: phi itself.
         slope: its derivative phi', written out (no autograd).
         parity: "even", "odd", or "none" if phi is neither.
@@ -68,8 +71,14 @@ class Activation:
     rectified: bool = False
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Pickle a built-in by its name, since some of its functions have none."""
+        """Pickles a built-in activation by its name, since some of its functions are lambdas."""
         return (get, (self.name,)) if _BUILT_IN.get(self.name) is self else super().__reduce_ex__(protocol)
+
+    @property
+    def active_share(self) -> float:
+        """Probability that the slope at a standard Gaussian is not exactly zero: 1/2 for ReLU, 1 if phi is smooth."""
+        quantiles = (torch.arange(_QUANTILES, dtype=torch.float64) + 0.5) / _QUANTILES
+        return float((self.slope(torch.special.ndtri(quantiles)) != 0).double().mean())
 
     def hermite(self, order: int) -> Tensor:
         """Coefficients mu_0 .. mu_order of phi in the normalised (probabilists') Hermite polynomials h_l.
@@ -77,8 +86,7 @@ class Activation:
         mu_l = E[phi(g) h_l(g)] for g ~ N(0, 1), a float64 tensor of length order + 1. Composite Gauss-Legendre
         quadrature, split at the kinks: a Gauss-Hermite rule loses digits at a kink and at tanh's nearby poles.
         """
-        if isinstance(order, bool) or not isinstance(order, int) or order < 0:
-            raise InputError(f"order is {order!r}; valid: a whole number >= 0")
+        order = whole_number("order", order, least=0)
         return torch.from_numpy(_hermite_coefficients(self, order).copy())  # (order + 1,)
 
     def slope_kernel(self, cosines: Tensor) -> Tensor:
@@ -101,9 +109,9 @@ class Activation:
     def assumption_2(self) -> dict[str, bool]:
         """Each condition of Assumption 2, by name, and whether this activation meets it.
 
-        Taken literally. relu+tanh, the paper's example of an activation that satisfies it, has the mixed parity that
-        the argument about signs needs, but phi' jumps at 0, and mu_0 and mu_2 are those of relu, not 0. Whether phi
-        is Lipschitz is judged by the growth of phi' on a wide grid; whether phi' is, is as declared.
+        The conditions are taken literally. relu+tanh, the paper's example of an activation that satisfies them, has
+        the mixed parity that the argument about signs needs, but phi' jumps at 0, and mu_0 and mu_2 are those of relu,
+        not 0. Whether phi is Lipschitz is tested by the growth of phi' on a wide grid; for phi' it is as declared.
         """
         mu = self.hermite(_ORDERS_EXAMINED).abs()
         near, far = (float(self.slope(_grid(reach)).abs().max()) for reach in (1e2, 1e4))
@@ -118,27 +126,41 @@ class Activation:
 
     @property
     def meets_assumption_2(self) -> bool:
-        """Whether every condition of Assumption 2 holds to the letter; see `assumption_2` for each."""
+        """Whether every condition of Assumption 2 holds literally; see `assumption_2` for each."""
         return all(self.assumption_2().values())
 
     @property
     def signs_identified(self) -> bool:
-        """Whether the non-linear part alone fixes the sign of every sample: the condition of Remark 1.
+        """Whether the non-linear part alone determines the sign of every sample: the condition of Remark 1.
 
-        True if there are non-zero coefficients of both parities among the orders >= 3 (relu+tanh). False does not
-        always mean that signs are lost: relu, gelu and softplus are z/2 plus an even function, and their linear part
-        is an equation that fixes all signs of independent samples. They are lost for good if `parity` is even or odd.
+        True if there are non-zero coefficients of both parities among the orders >= 3 (relu+tanh). If it is False, the
+        signs may still be determined: relu, gelu and softplus are z/2 plus an even function, and their linear part is
+        an equation that determines the signs of independent samples. If `parity` is even or odd, they are not.
         """
         return self.assumption_2()["mixed_parity_above_2"]
 
     @property
+    def reflection(self) -> Reflection:
+        """What phi(-z) differs from phi(z) or -phi(z) by: nothing ("even", "odd"), or a linear or a constant part.
+
+        relu, gelu and softplus are z/2 plus an even function ("linear"), sigmoid is 1/2 plus an odd one ("constant").
+        """
+        if self.parity != "none":
+            return self.parity
+        z = torch.linspace(0.1, 5.0, 50, dtype=torch.float64)
+        plus, minus = self.value(z), self.value(-z)
+        if float(((plus - minus) / z).std()) < _ZERO:
+            return "linear"
+        return "constant" if float((plus + minus).std()) < _ZERO else "none"
+
+    @property
     def identifies_norm(self) -> bool:
-        """Whether a sample's norm shows in the span of its features: x and r x share it if phi is homogeneous."""
+        """Whether the span of the features determines a sample's norm; it does not if phi is homogeneous."""
         return self.homogeneity is None
 
 
 def _grid(reach: float) -> Tensor:
-    """Points within the reach, symmetric about 0 and off the round numbers at which kinks sit."""
+    """Points within the reach, symmetric about 0 and away from round numbers, where kinks are."""
     half = torch.linspace(0.0137, reach, 257, dtype=torch.float64)
     return torch.cat((-half.flip(0), half))
 
@@ -188,9 +210,8 @@ def _kernel_coefficients(activation: Activation) -> tuple[float, ...]:
         second = torch.from_numpy(outer[:, None] * math.cos(angle) + inner * math.sin(angle))
         return float(outer_slopes @ (activation.slope(second).numpy() * inner_masses).sum(1))
 
-    places = np.polynomial.chebyshev.chebpts1(_KERNEL_DEGREE + 1)
-    values = [kernel_at(math.pi / 2.0 * (1.0 + place)) for place in places]
-    return tuple(np.polynomial.chebyshev.chebfit(places, values, _KERNEL_DEGREE).tolist())
+    values = np.vectorize(lambda place: kernel_at(math.pi / 2.0 * (1.0 + place)))
+    return tuple(np.polynomial.chebyshev.chebinterpolate(values, _KERNEL_DEGREE).tolist())
 
 
 def _step(z: Tensor) -> Tensor:
@@ -253,15 +274,15 @@ def get(activation: str | Activation) -> Activation:
     if isinstance(activation, Activation):
         return activation
     known = {**_REGISTERED, **_BUILT_IN}
-    if not isinstance(activation, str) or activation not in known:
-        raise unknown_name("activation", activation, known)
-    return known[activation]
+    return known[one_of("activation", activation, known)]
 
 
 def register(activation: Activation) -> Activation:
-    """Make an activation of the user's own available by name; what it declares is checked on a grid first."""
+    """Makes an activation of the user's own available by name, after testing what it declares on a grid."""
     if not activation.name or activation.name in _BUILT_IN:
-        raise InputError(f"the name {activation.name!r} is empty or built in; valid: any but {', '.join(_BUILT_IN)}")
+        raise InputError(
+            f"the name {activation.name!r} is empty or built in; valid: any other than {', '.join(_BUILT_IN)}"
+        )
     _check_slope(activation)
     _check_symmetries(activation)
     _check_kernel(activation)
@@ -270,13 +291,16 @@ def register(activation: Activation) -> Activation:
 
 
 def _check_slope(activation: Activation) -> None:
-    """Compare the slope with a central difference of the value, away from the kinks, and check the dtype is kept."""
+    """Compares the slope with a central difference of the value, away from kinks; the dtype must be kept."""
     z, step = _grid(6.0), 1e-5
     z = z[[all(abs(place - kink) > 2.0 * step for kink in activation.kinks) for place in z.tolist()]]
     for function in (activation.value, activation.slope):
         kept = function(z.float())
         if kept.shape != z.shape or kept.dtype != torch.float32:
-            raise InputError(f"{activation.name!r} maps float32 {tuple(z.shape)} to {kept.dtype} {tuple(kept.shape)}")
+            raise InputError(
+                f"{activation.name!r} maps float32 {tuple(z.shape)} to {kept.dtype} {tuple(kept.shape)}; "
+                "valid: the same dtype and shape"
+            )
     difference = (activation.value(z + step) - activation.value(z - step)) / (2.0 * step)
     slope = activation.slope(z)
     wrong = ~((slope - difference).abs() <= 1e-5 * (1.0 + slope.abs()))  # so that NaN counts as wrong
@@ -288,7 +312,7 @@ def _check_slope(activation: Activation) -> None:
 
 
 def _check_symmetries(activation: Activation) -> None:
-    """Compare the declared parity and homogeneity with what the values on a grid show."""
+    """Compares the declared parity and homogeneity with those of the values on a grid."""
     z = _grid(6.0)
     value, mirrored = activation.value(z), activation.value(-z)
     parity = "even" if torch.allclose(mirrored, value) else "odd" if torch.allclose(mirrored, -value) else "none"
@@ -302,9 +326,11 @@ def _check_symmetries(activation: Activation) -> None:
 
 
 def _check_kernel(activation: Activation) -> None:
-    """Compare a declared closed form of the slope kernel with the quadrature."""
+    """Compares a declared closed form of the slope kernel with the quadrature."""
     cosines = torch.linspace(-1.0, 1.0, 21, dtype=torch.float64)
     quadrature = replace(activation, kernel=None).slope_kernel(cosines)
     gap = float((activation.slope_kernel(cosines) - quadrature).abs().max())  # 0 if no closed form is declared
     if not gap <= 1e-5:
-        raise InputError(f"the kernel of {activation.name!r} is off its quadrature by {gap:.3g}; valid: at most 1e-5")
+        raise InputError(
+            f"the kernel of {activation.name!r} differs from its quadrature by {gap:.3g}; valid: at most 1e-5"
+        )

@@ -1,4 +1,4 @@
-"""The errors exhume raises: one small tree, each message naming the value, the limit and what is valid."""
+"""The errors that exhume raises; each message names the value, what is valid and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class ExhumeError(Exception):
-    """Root of every error that exhume raises on purpose.
+    """Base class of the errors that exhume raises on purpose.
 
     Examples:
         >>> from exhume import DataError, ExhumeError, FileError, InputError
@@ -16,7 +16,7 @@ class ExhumeError(Exception):
 
 
 class InputError(ExhumeError, ValueError):
-    """A value handed to exhume is not usable: wrong shape, NaN, out of range, unknown name.
+    """A value given to exhume is invalid: wrong shape, NaN, out of range, unknown name.
 
     Examples:
         >>> import exhume
@@ -28,11 +28,11 @@ class InputError(ExhumeError, ValueError):
 
 
 class TooFewEquations(InputError):
-    """Fewer equations than unknowns: an attack refuses, unless it is told to go on."""
+    """There are fewer equations than unknowns, and the attack was not asked to run nevertheless."""
 
     def __init__(self, counted: str) -> None:
         self.counted = counted
-        super().__init__(f"{counted}; to go on all the same pass allow_underdetermined=True (--allow-underdetermined)")
+        super().__init__(f"{counted}; to run nevertheless, pass allow_underdetermined=True (--allow-underdetermined)")
 
 
 class DataError(ExhumeError):
@@ -48,7 +48,7 @@ class DataError(ExhumeError):
 
 
 class FileError(ExhumeError):
-    """A file of exhume's own cannot be read or written, or holds something else than it should.
+    """A file of exhume cannot be read or written, or its content is invalid.
 
     Examples:
         >>> from pathlib import Path
@@ -61,12 +61,12 @@ class FileError(ExhumeError):
 
 
 def unknown_name(kind: str, name: object, valid: Iterable[str]) -> InputError:
-    """The error for a name that is not in a registry; it lists the names that are."""
+    """The error for a name that is not in a registry; it lists the valid names."""
     return InputError(f"unknown {kind} {name!r}; valid: {', '.join(sorted(valid))}")
 
 
 def brief(error: object, limit: int = 300) -> str:
-    """What an error (or anything else that was not written by us) says, on one printable line of bounded length."""
+    """The text of an error, or of anything else that exhume did not write, as one printable line of bounded length."""
     try:
         text = str(error)[: 4 * limit]
     except BaseException:  # a user's exception may fail to describe itself, in any way

@@ -7,41 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from exhume import files
-from exhume.errors import FileError, brief
-from exhume.reconstruction import Reconstruction
-from exhume.target import Target
+from exhume.data import Dataset
+from exhume.errors import FileError, InputError, brief
+from exhume.results.reconstruction import Reconstruction
+from exhume.support import files, serialise
+from exhume.target.target import Target
 
 _SECRET = "secret.safetensors"
 _RESULT = "result.json"
 
 
 @dataclass(frozen=True)
-class Secret:
-    """The truth that only scores and reports may open.
-
-    Attributes:
-        inputs: X (n, d), the training inputs.
-        labels: (n,) or (n, k).
-        non_members: (m, d) samples of the same source that were not trained on.
-        picture: how to draw an input, as JSON; None for plain vectors.
-        protocol: how the data set was made, in a sentence.
-        table: how an input is a record of named columns, as JSON; None if it is not.
-    """
-
-    inputs: torch.Tensor
-    labels: torch.Tensor
-    non_members: torch.Tensor
-    picture: dict[str, Any] | None
-    protocol: str
-    table: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
 class RunFolder:
-    """A folder of files: `victim.*` (public), `secret.safetensors` (the truth), and `<method>/` for each attack."""
+    """A folder of files: `victim.*` (public), `secret.safetensors` (the training data), `<method>/` for each attack."""
 
     path: Path
 
@@ -58,34 +36,26 @@ class RunFolder:
         self._check_exists()
         return Target.load(self.path, **options)
 
-    def save_secret(self, secret: Secret) -> None:
-        """Writes the truth."""
-        tensors = {"inputs": secret.inputs, "labels": secret.labels, "non_members": secret.non_members}
-        metadata = {
-            "picture": json.dumps(secret.picture),
-            "protocol": secret.protocol,
-            "table": json.dumps(secret.table),
-        }
-        files.write_tensors(self.path / _SECRET, tensors, metadata)
+    def save_secret(self, data: Dataset) -> None:
+        """Writes the training data."""
+        tensors, rest = serialise.dump(data)
+        formats = {name: json.dumps(rest[name]) for name in ("picture", "table")}
+        files.write_tensors(self.path / _SECRET, tensors, {"name": data.name, "protocol": data.protocol, **formats})
 
-    def load_secret(self) -> Secret:
-        """Reads the truth: for scores and reports, never for an attack."""
+    def load_secret(self) -> Dataset:
+        """Reads the training data: for scores and reports, never for an attack."""
         tensors, metadata = files.read_tensors(self.path / _SECRET), files.read_metadata(self.path / _SECRET)
         try:
-            return Secret(
-                tensors["inputs"],
-                tensors["labels"],
-                tensors["non_members"],
-                json.loads(metadata["picture"]),
-                metadata["protocol"],
-                json.loads(metadata.get("table", "null")),  # folders of earlier versions have none
-            )
-        except (KeyError, ValueError, RecursionError) as error:
+            formats = {name: json.loads(metadata.get(name, "null")) for name in ("picture", "table")}
+            # Version 0.1.0 wrote no name.
+            described = {"name": metadata.get("name", ""), "protocol": metadata["protocol"], **formats}
+            return serialise.load(Dataset, tensors, described)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise FileError(f"{self.path / _SECRET} does not hold a whole data set: {brief(error)}") from error
 
     @property
     def holds_secret(self) -> bool:
-        """Whether the truth is there; it is not opened."""
+        """Whether the training data are there; they are not opened."""
         return (self.path / _SECRET).exists()
 
     def save_result(self, result: Reconstruction) -> None:
@@ -97,6 +67,16 @@ class RunFolder:
     def load_result(self, method: str) -> Reconstruction:
         """Reads the result of an attack."""
         return Reconstruction.load(self.attack(method))
+
+    def check_belongs(self, result: Reconstruction, target: Target) -> None:
+        """Refuses a result of other weights than the folder holds now."""
+        try:
+            same = result.target == target.with_knowledge(result.knowledge).fingerprint
+        except InputError:
+            same = False
+        if not same:
+            place = self.attack(result.method)
+            raise FileError(f"{place} holds a result for other weights than {self.path} does now; attack it again")
 
     def attack(self, method: str) -> Path:
         """The subfolder of an attack."""

@@ -12,11 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 from exhume.attacks import ATTACKS, DEFAULT, reconstruct
-from exhume.displacement import Initial, InitialBias
-from exhume.errors import InputError, unknown_name
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction
-from exhume.target import Target
+from exhume.errors import InputError
+from exhume.results.reconstruction import Reconstruction
+from exhume.support.labels import as_outputs, class_numbers
+from exhume.support.validation import one_of, whole_number
+from exhume.target.displacement import Initial, InitialBias
+from exhume.target.knowledge import Knowledge
+from exhume.target.target import Target
 
 try:
     from art.attacks.attack import ReconstructionAttack  # type: ignore[import-untyped]
@@ -39,30 +41,21 @@ except ImportError as error:
     ) from error
 
 _LOG = logging.getLogger(__name__)
+_SETTINGS = ("head", "initial_head", "initial_bias", "num_samples", "method", "seed", "max_passes", "knowledge")
 
 
 class LastLayerReconstruction(ReconstructionAttack):  # type: ignore[misc]
     """Recovers training samples of an ART PyTorch classifier or regressor from the weights of its last layer.
 
     The estimator's standardisation (mean and standard deviation) is undone, so that samples come back as they were
-    handed to `estimator.fit`. Any other preprocessing that was applied in training is refused: it cannot be undone.
-    What acts in prediction only (`apply_fit=False`, postprocessing) never touched the weights and is ignored.
+    given to `estimator.fit`. Any other preprocessing that was applied in training is refused: it cannot be undone.
+    What is applied in prediction only (`apply_fit=False`, postprocessing) is ignored: the weights do not depend on it.
 
     Attributes:
         result: the whole Reconstruction of the last `reconstruct`, with its certificate; None before.
     """
 
-    attack_params = [  # noqa: RUF012 - a list, as ART has it
-        *ReconstructionAttack.attack_params,
-        "head",
-        "initial_head",
-        "initial_bias",
-        "num_samples",
-        "method",
-        "seed",
-        "max_passes",
-        "knowledge",
-    ]
+    attack_params = [*ReconstructionAttack.attack_params, *_SETTINGS]  # noqa: RUF012 - a list, as ART has it
     _estimator_requirements = (PyTorchEstimator, (ClassifierMixin, RegressorMixin))
 
     def __init__(
@@ -95,16 +88,9 @@ class LastLayerReconstruction(ReconstructionAttack):  # type: ignore[misc]
             InputError: a parameter is not valid, or the preprocessing cannot be undone.
         """
         super().__init__(estimator=estimator)
-        self.head = head
-        self.initial_head = initial_head
-        self.initial_bias = initial_bias
-        self.num_samples = num_samples
-        self.method = method
-        self.seed = seed
-        self.max_passes = max_passes
-        self.knowledge = knowledge
         self.result: Reconstruction | None = None
-        self._check_params()
+        given = (head, initial_head, initial_bias, num_samples, method, seed, max_passes, knowledge)
+        self.set_params(**dict(zip(_SETTINGS, given, strict=True)))
 
     def reconstruct(
         self, x: NDArray[Any] | None = None, y: NDArray[Any] | None = None, **kwargs: Any
@@ -147,10 +133,12 @@ class LastLayerReconstruction(ReconstructionAttack):  # type: ignore[misc]
         if not result.norms_determined:
             _LOG.warning("The weights do not determine the norms of the model's inputs: they were set to sqrt(d).")
         inputs = result.samples.detach().cpu().double().numpy().reshape(-1, *estimator.input_shape)
-        return self._as_fitted(inputs).astype(ART_NUMPY_DTYPE), self._labels(result)
+        for mean, std in reversed(self._standardisations()):  # undone, the last one first
+            inputs = inputs * std + mean
+        return inputs.astype(ART_NUMPY_DTYPE), self._labels(result)
 
     def _knowledge(self, x: NDArray[Any] | None, y: NDArray[Any] | None) -> Knowledge:
-        """What was told, and the known samples as the model saw them."""
+        """The knowledge that was given, and the known samples as inputs of the model."""
         known = self.knowledge or Knowledge()
         held = np.zeros((0, *self.estimator.input_shape)) if x is None else np.asarray(x)
         if y is not None and len(y) != len(held):
@@ -165,12 +153,6 @@ class LastLayerReconstruction(ReconstructionAttack):  # type: ignore[misc]
         for mean, std in self._standardisations():
             seen = (seen - mean) / std
         return known.knowing(samples=torch.from_numpy(seen.reshape(len(seen), -1)).float())
-
-    def _as_fitted(self, inputs: NDArray[Any]) -> NDArray[Any]:
-        """Inputs of the model as inputs of the estimator: every standardisation undone, the last one first."""
-        for mean, std in reversed(self._standardisations()):
-            inputs = inputs * std + mean
-        return inputs
 
     def _standardisations(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Mean and standard deviation of what the estimator applied in training, ready for inputs with a batch axis."""
@@ -192,26 +174,20 @@ class LastLayerReconstruction(ReconstructionAttack):  # type: ignore[misc]
         outputs = result.coefficients.shape[1]
         if result.labels is None:
             return np.full((len(result.samples), outputs), np.nan, dtype=ART_NUMPY_DTYPE)
-        labels = result.labels.detach().cpu().double().numpy()
-        if labels.ndim == 1 and outputs > 1:  # classes
-            return np.eye(outputs, dtype=ART_NUMPY_DTYPE)[labels.astype(int)]
-        labels = labels.reshape(len(labels), -1)
+        labels = result.labels.detach().cpu()
         if isinstance(self.estimator, ClassifierMixin) and outputs > 1:
-            return np.eye(outputs, dtype=ART_NUMPY_DTYPE)[labels.argmax(1)]
-        return labels.astype(ART_NUMPY_DTYPE)
+            labels = class_numbers(labels)
+        return as_outputs(labels, outputs).numpy().astype(ART_NUMPY_DTYPE)
 
     def _check_params(self) -> None:
         """Refuses parameters that no attack can take."""
         super()._check_params()
-        if self.method not in ATTACKS:
-            raise unknown_name("method", self.method, ATTACKS)
+        one_of("method", self.method, ATTACKS)
         if self.head is not None and not isinstance(self.head, str):
             raise InputError(f"head is {self.head!r}; valid: a layer's name, or None")
-        for name, value, least in (("num_samples", self.num_samples, 1), ("seed", self.seed, 0)):
-            if value is None and name == "num_samples":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name} is {value!r}; valid: a whole number of at least {least}")
+        if self.num_samples is not None:
+            whole_number("num_samples", self.num_samples)
+        whole_number("seed", self.seed, least=0)
         if not isinstance(self.max_passes, int | float) or not self.max_passes > 0:
             raise InputError(f"max_passes is {self.max_passes!r}; valid: a number above 0")
         for name in ("initial_head", "initial_bias"):

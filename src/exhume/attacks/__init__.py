@@ -1,23 +1,34 @@
-"""Attacks: one file each, all called alike."""
+"""Attacks: one file each, all called alike.
 
+A new attack is a subclass of `Attack` in a file with its name, and one entry of `ATTACKS`.
+"""
+
+import math
+import time
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from exhume.attacks.base import Attack, Progress, ProgressEvent
+from exhume.attacks._base.attack import Attack
+from exhume.attacks._base.session import Progress, ProgressEvent
 from exhume.attacks.descent import Descent
 from exhume.attacks.exact import Exact
 from exhume.attacks.kkt import KKT
 from exhume.attacks.ntk import NTK
 from exhume.attacks.subspace import Subspace
+from exhume.attacks.unmix import Unmix
 from exhume.errors import InputError, unknown_name
-from exhume.reconstruction import Reconstruction
-from exhume.target import Target
+from exhume.results.certificate import APPROXIMATE, EXACT, FAILED, RECOVERED_BELOW
+from exhume.results.reconstruction import Reconstruction
+from exhume.support.validation import invalid
+from exhume.target.target import Target
 
-ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Exact, Descent, Subspace, KKT, NTK)}
+ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Exact, Unmix, Descent, Subspace, KKT, NTK)}
 DEFAULT = "exact"
+AUTO = "auto"  # the attacks that fit a target, until one is good enough
+_RANK = {EXACT: 0, APPROXIMATE: 1, FAILED: 2}
 
 
 def build(method: str, options: dict[str, Any] | None = None) -> Attack:
@@ -33,16 +44,38 @@ def build(method: str, options: dict[str, Any] | None = None) -> Attack:
     try:
         return _validator(attack).validate_python(options)
     except ValidationError as error:
-        problems = (
-            " ".join((*map(str, each["loc"]), each["msg"] + f", got {each['input']!r}")) for each in error.errors()
-        )
-        raise InputError(f"{method} cannot take these options: {'; '.join(problems)}") from error
+        raise invalid(f"options of {method}", error, options) from error
 
 
 @cache
 def _validator(attack: type[Attack]) -> TypeAdapter[Attack]:
     # Made once: it takes longer than checking a thousand sets of options.
     return TypeAdapter(attack)
+
+
+def fitting(target: Target) -> tuple[str, ...]:
+    """The attacks to try on a target, the cheapest first.
+
+    Where initial weights are known, a dense first layer may give the samples away without a search over them, and its
+    displacement shows their span; the last layer comes last.
+    """
+    known = target.knowledge
+    if target.known_model is None or known.initial_body != "known":
+        return (Exact.name,) if known.subspace is None else (Subspace.name, Exact.name)
+    return (Unmix.name, Subspace.name, Exact.name) if Unmix.applies_to(target) else (Subspace.name, Exact.name)
+
+
+def is_good(result: Reconstruction) -> bool:
+    """Whether the mean predicted error is small enough not to try another attack."""
+    expected = result.certificate.predicted_error
+    return result.certificate.verdict != FAILED and expected is not None and expected < RECOVERED_BELOW
+
+
+def order(result: Reconstruction) -> tuple[float, ...]:
+    """Sorts results by their certificates alone: the surest verdict, the smallest predicted error, the residual."""
+    certificate = result.certificate
+    expected = math.inf if certificate.predicted_error is None else certificate.predicted_error
+    return _RANK[certificate.verdict], expected, certificate.residual
 
 
 def reconstruct(
@@ -52,8 +85,9 @@ def reconstruct(
 
     Args:
         target: the model's public part, from `victim.target()` or `Target(...)`.
-        num_samples: how many samples to look for; None takes the target's knowledge, or estimates it (exact).
-        method: an attack's name.
+        num_samples: how many samples to look for; None takes the target's knowledge, or estimates it (exact, unmix).
+        method: an attack's name. "auto" tries those that fit the target, until one is certified with a small error, and
+            returns the result with the best certificate; it takes no options of a method and no checkpoint.
         seed: of the attack's own randomness.
         settings: `max_passes`, `max_seconds`, `allow_underdetermined`, `checkpoint`, `resume`, `progress`, or the
             method's options.
@@ -63,7 +97,7 @@ def reconstruct(
         >>> from exhume import data
         >>> sphere = data.load("sphere", dim=8, samples=4)
         >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
-        >>> target = victim.target()  # what a thief holds: weights, no data
+        >>> target = victim.target()  # what an adversary holds: weights, no data
         >>> exhume.reconstruct(target, num_samples=4).certificate.verdict
         'exact'
         >>> exhume.reconstruct(target, num_samples=4, method="descent", max_passes=100).certificate.verdict
@@ -71,11 +105,30 @@ def reconstruct(
     """
     common = ("max_passes", "max_seconds", "allow_underdetermined", "checkpoint", "resume", "progress")
     shared = {name: settings.pop(name) for name in common if name in settings}
-    return build(method, settings)(target, num_samples=num_samples, seed=seed, **shared)
+    if method != AUTO:
+        return build(method, settings)(target, num_samples=num_samples, seed=seed, **shared)
+    if settings or shared.get("checkpoint") is not None:
+        raise InputError(f"method {AUTO!r} takes no options of a method and no checkpoint; name the method")
+    results: list[Reconstruction] = []
+    refusal: InputError | None = None
+    passes, ends_at = shared.pop("max_passes", math.inf), time.monotonic() + shared.pop("max_seconds", math.inf)
+    for name in fitting(target):
+        left = {"max_passes": passes - sum(each.passes for each in results), "max_seconds": ends_at - time.monotonic()}
+        if results and (is_good(results[-1]) or min(left.values()) <= 0):
+            break
+        try:
+            results.append(build(name)(target, num_samples=num_samples, seed=seed, **shared, **left))
+        except InputError as error:
+            refusal = error
+    if not results:
+        assert refusal is not None
+        raise refusal
+    return min(results, key=order)
 
 
 __all__ = [
     "ATTACKS",
+    "AUTO",
     "DEFAULT",
     "KKT",
     "NTK",
@@ -85,6 +138,10 @@ __all__ = [
     "Progress",
     "ProgressEvent",
     "Subspace",
+    "Unmix",
     "build",
+    "fitting",
+    "is_good",
+    "order",
     "reconstruct",
 ]

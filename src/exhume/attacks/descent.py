@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 
-from exhume.attacks.base import Attack, Problem, ProgressEvent, Proposal
+from exhume.attacks._base.attack import Attack
+from exhume.attacks._base.problem import Problem, Proposal
+from exhume.attacks._base.session import Session
+from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where, is_recorded
+from exhume.equation.span import SpanPoint
 from exhume.errors import InputError
-from exhume.reconstruction import Stop
-from exhume.solvers import DescentState, descend
-from exhume.target import Target
+from exhume.results.stop import Stop
+from exhume.solvers import sphere_descent_step
+from exhume.target.target import Target
 
 # Appendix D: "2 10^3 for the CIFAR-10 experiments", "8 10^3" on Tiny-ImageNet, "20 for [...] synthetic data".
 # Both image figures are the same number per input coordinate.
 IMAGE_STEP_PER_COORDINATE = 2000 / 3072
 VECTOR_STEP = 20.0
-# History keeps a point whenever the step count has grown by this factor.
-_HISTORY_GROWTH = 1.02
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Descent(Attack):
 
     name: ClassVar[str] = "descent"
     can_be_sharded: ClassVar[bool] = True
+    reads_head_only: ClassVar[bool] = True
 
     step_size: float | None = None
     momentum: float = 0.9
@@ -61,86 +63,80 @@ class Descent(Attack):
         if self.max_steps < 0 or self.tolerance < 0 or self.inactive_slope < 0:
             raise InputError("max_steps, tolerance and inactive_slope must not be negative")
 
-    def run(self, problem: Problem) -> Proposal:
-        """Descends until the loss is below the tolerance, the steps or the passes are spent."""
-        target, features = problem.target, problem.features
-        span = problem.span(inactive_slope=self.inactive_slope)
-        state, history = self._start(problem)
-        reason = Stop.CONVERGED
-
-        def loss_and_gradient(samples: torch.Tensor) -> tuple[float, Callable[[], torch.Tensor]]:
-            point = span.at(samples)
-            return point.loss, lambda: span.gradient(point).mul_(-2 / span.squared_norm)
-
-        def keep_going(state: DescentState, loss: float) -> bool:
-            nonlocal reason
-            if is_noted(state.step):
-                for name, value in (("step", state.step), ("loss", loss), ("passes", features.ledger.passes)):
-                    history[name].append(float(value))
-                problem.progress(ProgressEvent(state.step, self.max_steps, loss, features.ledger.passes))
-            ends = {
-                Stop.DIVERGED: not math.isfinite(loss),
-                Stop.CONVERGED: loss <= self.tolerance,
-                Stop.STEP_LIMIT: state.step >= self.max_steps,
-            }
-            ended = next((why for why, holds in ends.items() if holds), problem.spent())
-            if ended is not None:
-                reason = ended
-                return False
-            # The forward pass just made is made again after a resume, so it is not yet in the saved count.
-            problem.checkpoint.save_if_due(
-                lambda: (
-                    {"samples": state.samples, "velocity": state.velocity},
-                    {
-                        "step": state.step,
-                        "work": features.ledger.work - state.samples.shape[0] * features.num_features,
-                        "history": history,
-                    },
-                )
-            )
-            return True
-
-        loss = descend(
-            loss_and_gradient,
-            state,
-            step_size=self.step_size or paper_step_size(target),
-            momentum=self.momentum,
-            radius=problem.radius,
-            keep_going=keep_going,
-        )
-        problem.progress(ProgressEvent(state.step, state.step, loss, features.ledger.passes))
-        signs = target.features.symmetry.signs_identified
-        notes = ["Norms: every sample is kept at norm sqrt(d), so only directions are recovered."]
+    def run(self, problem: Problem, session: Session) -> Proposal:
+        """Descends until the loss is below the tolerance, the steps or the budget are spent."""
+        found = session.run_stage(_DescentSearch(self, problem))
+        signs = problem.features.symmetry.signs_identified
+        notes = {"norms": "Norms: every sample is kept at norm sqrt(d), so only directions are recovered."}
         if not signs:
-            notes.append("Signs: the descent leaves them open for this activation; compare up to sign.")
-        return Proposal(
-            samples=state.samples,
-            stop=reason,
-            steps=state.step,
-            signs_determined=signs,
-            norms_determined=False,
-            history=history,
-            notes=tuple(notes),
-        )
+            notes["signs"] = "Signs: the descent leaves them open for this activation; compare up to sign."
+        return Proposal(found.rows, found.stop, signs_determined=signs, norms_determined=False, notes=notes)
 
-    def _start(self, problem: Problem) -> tuple[DescentState, dict[str, list[float]]]:
-        saved = problem.checkpoint.load()
-        dtype, device = problem.features.dtype, problem.features.device
-        if saved is None:
-            assert problem.num_samples is not None  # the base asks for it
-            shape = (problem.num_samples, problem.features.input_dim)
-            # Drawn in float32 on the CPU, so that the start is the same in every precision and on every device.
-            samples = torch.randn(shape, generator=problem.generator).to(device, dtype)
-            return DescentState(samples, torch.zeros_like(samples)), {"step": [], "loss": [], "passes": []}
-        tensors, numbers = saved
-        problem.features.ledger.work = int(numbers["work"])
-        state = DescentState(
-            tensors["samples"].to(device, dtype), tensors["velocity"].to(device, dtype), int(numbers["step"])
+
+@dataclass(frozen=True)
+class _DescentState:
+    samples: torch.Tensor
+    velocity: torch.Tensor
+    step: int = 0
+    point: SpanPoint | None = field(default=None, metadata=NOT_SAVED)
+
+    @property
+    def loss(self) -> float:
+        """||P_perp theta||^2 / ||theta||^2."""
+        assert self.point is not None
+        return self.point.loss
+
+
+class _DescentSearch(Search[_DescentState]):
+    state_type = _DescentState
+
+    def __init__(self, attack: Descent, problem: Problem) -> None:
+        assert problem.num_samples is not None  # the base asks for it
+        self.problem, self.count, self._attack = problem, problem.num_samples, attack
+        self._equation = problem.equation(inactive_slope=attack.inactive_slope)
+        self._step_size = attack.step_size or paper_step_size(problem.target)
+
+    def begin(self, generator: torch.Generator) -> _DescentState:
+        """Gaussian samples."""
+        features = self.problem.features
+        # Drawn in float32 on the CPU, so that the start is the same in every precision and on every device.
+        samples = torch.randn((self.count, features.input_dim), generator=generator).to(features.device, features.dtype)
+        return self.restore(_DescentState(samples, torch.zeros_like(samples)))
+
+    def restore(self, state: _DescentState) -> _DescentState:
+        """Evaluates the samples."""
+        return replace(state, point=self._equation.at(state.samples))
+
+    def where(self, state: _DescentState) -> Where:
+        """Steps made."""
+        return Where(state.step, self._attack.max_steps, state.loss, is_recorded(state.step))
+
+    def finished(self, state: _DescentState) -> Stop | None:
+        """By divergence, tolerance or the number of steps."""
+        ends = {
+            Stop.DIVERGED: not math.isfinite(state.loss),
+            Stop.CONVERGED: state.loss <= self._attack.tolerance,
+            Stop.STEP_LIMIT: state.step >= self._attack.max_steps,
+        }
+        return next((why for why, holds in ends.items() if holds), None)
+
+    def advance(self, state: _DescentState, session: Session) -> _DescentState:
+        """One step down the gradient."""
+        assert state.point is not None
+        gradient = self._equation.gradient(state.point).mul_(-2 / self._equation.squared_norm)
+        samples, velocity = sphere_descent_step(
+            state.samples,
+            state.velocity,
+            gradient,
+            step_size=self._step_size,
+            momentum=self._attack.momentum,
+            sphere=self.problem.sphere,
         )
-        history = {name: [float(value) for value in column] for name, column in numbers["history"].items()}
-        if history["step"] and history["step"][-1] >= state.step:
-            history = {name: column[:-1] for name, column in history.items()}
-        return state, history
+        return self.restore(_DescentState(samples, velocity, state.step + 1))
+
+    def give_up(self, state: _DescentState, stop: Stop, session: Session) -> SearchResult:
+        """The samples as they are."""
+        return SearchResult(state.samples, self.count, stop, self.problem, 1, state.step)
 
 
 def paper_step_size(target: Target) -> float:
@@ -148,10 +144,3 @@ def paper_step_size(target: Target) -> float:
     if len(target.input_shape) == 1:
         return VECTOR_STEP
     return IMAGE_STEP_PER_COORDINATE * target.features.input_dim
-
-
-def is_noted(step: int) -> bool:
-    """Whether a step belongs into the history: steps 0 and 1, then a geometric sequence."""
-    if step < 2:
-        return True
-    return int(math.log(step) / math.log(_HISTORY_GROWTH)) != int(math.log(step - 1) / math.log(_HISTORY_GROWTH))

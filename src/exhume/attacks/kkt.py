@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 
-from exhume.attacks.base import Problem
-from exhume.attacks.gradient_matching import GradientMatching, Search, State, outside
+from exhume.attacks._base.gradient_matching import GradientMatching, Match, Tensors, outside
+from exhume.equation.gradient_span import GradientSpan
+from exhume.equation.gradients import Coefficients
 from exhume.errors import InputError
 from exhume.features.smooth_relu import smooth_slope
-from exhume.gradient_span import Coefficients, GradientSpan, margin_coefficients
-from exhume.solvers.first_order import Momentum, Tensors
-from exhume.target import Target
+from exhume.target.target import Target
 
 # Haim et al.'s weight of the penalty on small multipliers.
 _PENALTY = 5.0
@@ -83,7 +83,7 @@ class KKT(GradientMatching):
         return 1 if self.form == "margin" else target.num_outputs
 
     def fixed_labels(self, target: Target, count: int) -> torch.Tensor | None:
-        """Labels of the candidates in the known shares, or every label as often."""
+        """Labels of the candidates: known labels in their proportions, else all labels equally often."""
         if self.form == "regularised":
             return None
         several = target.num_outputs > 1
@@ -95,40 +95,43 @@ class KKT(GradientMatching):
             labels = torch.arange(target.num_outputs)
         return labels.repeat(-(-count // len(labels)))[:count].to(target.features.device)
 
-    def start(self, problem: Problem, search: Search, count: int) -> Tensors:
+    def start(self, match: Match, count: int, generator: torch.Generator) -> Tensors:
         """Small Gaussian samples; multipliers in (0, 1)."""
-        samples = self.start_scale * torch.randn((count, search.span.input_dim), generator=problem.generator)
+        samples = self.start_scale * torch.randn((count, match.span.input_dim), generator=generator)
         if self.form == "margin":
-            return {"samples": samples, "weights": torch.rand(count, generator=problem.generator)}
-        drawn = torch.rand((count, search.span.num_outputs), generator=problem.generator)
+            return {"samples": samples, "weights": torch.rand(count, generator=generator)}
+        drawn = torch.rand((count, match.span.num_outputs), generator=generator)
         return {"samples": samples, "weights": 2 * _FREE_START * (drawn - 0.5)}
 
-    def coefficients(self, search: Search, weights: torch.Tensor) -> Coefficients:
+    def coefficients(self, match: Match, weights: torch.Tensor) -> Coefficients:
         """lambda_i times the margin's signs, or the weights themselves."""
-        return weights if search.labels is None else margin_coefficients(weights, search.labels)
+        return weights if match.labels is None else margin_coefficients(weights, match.labels)
 
-    def objective(self, search: Search, state: State) -> torch.Tensor:
+    def objective(self, match: Match, values: Tensors, step: int) -> torch.Tensor:
         """The equation's squared residual and the penalties."""
-        samples, weights = state.values["samples"], state.values["weights"]
+        samples, weights = values["samples"], values["weights"]
         with smooth_slope(self.sharpness):
-            loss = search.span.loss(samples, self.coefficients(search, weights)) * search.span.squared_norm
-        loss = loss + outside(samples, search.bounds)
-        if search.labels is None:
+            loss = match.span.loss(samples, self.coefficients(match, weights)) * match.span.squared_norm
+        loss = loss + outside(samples, match.bounds)
+        if match.labels is None:
             return loss
         return loss + _PENALTY * (self.least_weight - weights).relu().square().sum()
 
-    def update(self) -> Momentum:
+    def optimiser(self, values: Tensors) -> torch.optim.Optimizer:
         """Momentum, with a step size each."""
-        return Momentum({"samples": self.sample_rate, "weights": self.weight_rate}, self.momentum)
+        rates = {"samples": self.sample_rate, "weights": self.weight_rate}
+        groups = [{"params": [value], "lr": rates[name]} for name, value in values.items()]
+        return torch.optim.SGD(groups, momentum=self.momentum)
 
-    def notes(self, target: Target, search: Search) -> list[str]:
+    def notes(self, target: Target, match: Match) -> dict[str, str]:
         """Where labels came from, and when the equation does not hold."""
-        notes = []
-        if search.labels is not None:
+        notes = {}
+        if match.labels is not None:
             shares = "in the shares of the known ones" if target.knowledge.labels is not None else "in equal shares"
-            notes.append(f"Labels: fixed for the candidates, {shares}.")
+            notes["labels"] = f"Labels: fixed for the candidates, {shares}."
         if self.form == "margin" and not target.features.symmetry.homogeneous:
-            notes.append("The network is not homogeneous: the equation holds only for training with weight decay.")
+            reason = "The network is not homogeneous: the equation holds only for training with weight decay."
+            notes["homogeneity"] = reason
         return notes
 
 
@@ -137,3 +140,25 @@ def _check_labels(labels: torch.Tensor, num_outputs: int) -> None:
         raise InputError("the margin of one output takes known labels -1 and +1; others need form=regularised")
     if num_outputs > 1 and not bool(((labels >= 0) & (labels < num_outputs) & (labels == labels.round())).all()):
         raise InputError(f"known labels must be one-hot or classes 0 to {num_outputs - 1}; others: form=regularised")
+
+
+def margin_coefficients(weights: torch.Tensor, labels: torch.Tensor) -> Coefficients:
+    """c_i such that J(x_i)^T c_i is weights_i times the gradient of a sample's margin.
+
+    One output: the margin is y f, so c_i = weights_i y_i. Several (Buzaglo et al. 2023): f_y less the largest other
+    output, so c_i = weights_i (e_y - e_j).
+
+    Args:
+        weights: lambda (m,).
+        labels: (m,) -1 and +1 for one output, else classes.
+    """
+
+    def of(outputs: torch.Tensor) -> torch.Tensor:
+        if outputs.shape[1] == 1:
+            return (weights * labels.to(weights))[:, None]
+        classes = labels.long()[:, None]
+        rivals = outputs.detach().scatter(1, classes, -math.inf).argmax(1, keepdim=True)
+        signs = torch.zeros_like(outputs).scatter(1, classes, 1.0).scatter(1, rivals, -1.0)
+        return weights[:, None] * signs
+
+    return of

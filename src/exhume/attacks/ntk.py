@@ -7,13 +7,12 @@ from typing import ClassVar, Literal
 
 import torch
 
-from exhume.attacks.base import Problem
-from exhume.attacks.gradient_matching import GradientMatching, Search, State, outside
+from exhume.attacks._base.gradient_matching import GradientMatching, Match, Tensors, outside
+from exhume.equation.gradient_span import WEIGHTS_AT, GradientSpan
+from exhume.equation.gradients import Coefficients, WeightsAt
 from exhume.errors import InputError
 from exhume.features.smooth_relu import softplus
-from exhume.gradient_span import POINTS, Coefficients, GradientSpan, Point
-from exhume.solvers.first_order import Adam, Tensors
-from exhume.target import Target
+from exhume.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class NTK(GradientMatching):
 
     max_steps: int = 80_000
     precision: Literal["float32", "float64"] = "float32"
-    at: Point = "trained"
+    at: WeightsAt = "trained"
     rate: float = 0.02
     coefficient_rate: float | None = None
     start_scale: float = 0.2
@@ -59,8 +58,8 @@ class NTK(GradientMatching):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.at not in POINTS:
-            raise InputError(f"at is {self.at!r}; valid: {', '.join(POINTS)}")
+        if self.at not in WEIGHTS_AT:
+            raise InputError(f"at is {self.at!r}; valid: {', '.join(WEIGHTS_AT)}")
         scales = ("rate", "start_scale", "coefficient_scale")
         for name in (*scales, "least_sharpness", "most_sharpness", "sharpening_steps"):
             if not getattr(self, name) > 0:
@@ -80,13 +79,13 @@ class NTK(GradientMatching):
         """A coefficient for each output."""
         return target.num_outputs
 
-    def start(self, problem: Problem, search: Search, count: int) -> Tensors:
+    def start(self, match: Match, count: int, generator: torch.Generator) -> Tensors:
         """Gaussian samples, uniform coefficients."""
-        samples = self.start_scale * torch.randn((count, search.span.input_dim), generator=problem.generator)
-        drawn = torch.rand((count, search.span.num_outputs), generator=problem.generator)
+        samples = self.start_scale * torch.randn((count, match.span.input_dim), generator=generator)
+        drawn = torch.rand((count, match.span.num_outputs), generator=generator)
         return {"samples": samples, "weights": 2 * self.coefficient_scale * (drawn - 0.5)}
 
-    def coefficients(self, search: Search, weights: torch.Tensor) -> Coefficients:
+    def coefficients(self, match: Match, weights: torch.Tensor) -> Coefficients:
         """The weights themselves."""
         return weights
 
@@ -95,17 +94,19 @@ class NTK(GradientMatching):
         growing = 10.0 ** min(step / self.sharpening_steps, 300.0)
         return min(self.least_sharpness + growing, self.most_sharpness)
 
-    def objective(self, search: Search, state: State) -> torch.Tensor:
+    def objective(self, match: Match, values: Tensors, step: int) -> torch.Tensor:
         """The equation's squared residual, and that of pixels outside their range."""
-        samples = state.values["samples"]
-        with softplus(self.sharpness(state.step)):
-            loss = search.span.loss(samples, state.values["weights"]) * search.span.squared_norm
-        return loss + outside(samples, search.bounds)
+        samples = values["samples"]
+        with softplus(self.sharpness(step)):
+            loss = match.span.loss(samples, values["weights"]) * match.span.squared_norm
+        return loss + outside(samples, match.bounds)
 
-    def update(self) -> Adam:
+    def optimiser(self, values: Tensors) -> torch.optim.Optimizer:
         """Adam."""
-        return Adam({"samples": self.rate, "weights": self.coefficient_rate or self.rate})
+        rates = {"samples": self.rate, "weights": self.coefficient_rate or self.rate}
+        return torch.optim.Adam([{"params": [value], "lr": rates[name]} for name, value in values.items()])
 
-    def notes(self, target: Target, search: Search) -> list[str]:
+    def notes(self, target: Target, match: Match) -> dict[str, str]:
         """Where gradients were taken."""
-        return [f"Gradients at the {self.at} weights; the equation holds for training in the linear regime."]
+        text = f"Gradients at the {self.at} weights; the equation holds for training in the linear regime."
+        return {"gradients": text}

@@ -1,13 +1,10 @@
-"""Attacks within a budget: those that fit a model one after the other, until one vouches for what it found.
+"""Attacks within a budget: those that fit a model, one after the other, until a result is certified.
 
-Which result counts is decided by certificates alone; the truth has no say.
+Which result is reported is decided by certificates alone, without the truth.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,16 +16,13 @@ import torch
 
 from exhume import attacks
 from exhume.attacks import Progress
-from exhume.auditing.settings import AUTO, Settings
-from exhume.certificate import APPROXIMATE, EXACT, FAILED
+from exhume.auditing.settings import Settings
 from exhume.errors import InputError, TooFewEquations, brief
-from exhume.reconstruction import Reconstruction
-from exhume.target import Target
+from exhume.results.reconstruction import Reconstruction
+from exhume.support.checkpoint import fingerprint
+from exhume.target.target import Target
 
 ProgressOf = Callable[[str], AbstractContextManager[Progress | None]]
-_RANK = {EXACT: 0, APPROXIMATE: 1, FAILED: 2}
-# A typical predicted error up to which a result is good enough not to try another attack.
-_GOOD = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,11 +43,11 @@ class Attempt:
 
     @property
     def sentence(self) -> str:
-        """How it went, in words."""
+        """Verdict, cost and why it ended, in words."""
         if self.result is None:
             return f"{self.method} could not be run: {self.reason}"
         result = self.result
-        return f"{self.method}: {result.certificate.verdict}, {result.passes:,.0f} passes. {result.stop.sentence}"
+        return f"{self.method}: {result.certificate.verdict}, {result.passes:,.0f} passes. {result.ending}"
 
 
 def attempt(
@@ -65,16 +59,17 @@ def attempt(
         target: what is attacked.
         settings: methods, seed and budget.
         progress_of: makes a context of progress for an attack's name.
-        workplace: folder for checkpoints; an attack that was killed goes on from its own.
+        workplace: folder for checkpoints, from which an interrupted attack continues.
     """
     ends_at, passes_left = time.monotonic() + settings.budget_seconds, settings.budget_passes
     attempts: list[Attempt] = []
-    for method in fitting(target) if settings.method == AUTO else (settings.method,):
+    progress_of = progress_of or (lambda _: nullcontext())
+    for method in attacks.fitting(target) if settings.method == attacks.AUTO else (settings.method,):
         seconds_left = ends_at - time.monotonic()
         if attempts and (passes_left <= 0 or seconds_left <= 0):
             attempts.append(Attempt(method, reason="the budget was spent before"))
             continue
-        with (progress_of or _silent)(method) as report:
+        with progress_of(method) as report:
             tried = _tried(
                 target,
                 method,
@@ -87,7 +82,7 @@ def attempt(
         attempts.append(tried)
         if tried.result is not None:
             passes_left -= tried.result.passes
-            if _good(tried.result):
+            if attacks.is_good(tried.result):
                 break
     return attempts
 
@@ -95,13 +90,7 @@ def attempt(
 def best(attempts: Sequence[Attempt]) -> Reconstruction | None:
     """The result with the best certificate: the surest verdict, then the smallest predicted error, then residual."""
     results = [each.result for each in attempts if each.result is not None]
-    return min(results, key=_order, default=None)
-
-
-def fitting(target: Target) -> tuple[str, ...]:
-    """The attacks worth trying: inside the first layer's subspace where its initial weights are known, then in full."""
-    moved = target.known_model is not None and target.knowledge.initial_body == "known"
-    return ("subspace", "exact") if moved or target.knowledge.subspace is not None else ("exact",)
+    return min(results, key=attacks.order, default=None)
 
 
 def _tried(target: Target, method: str, **settings: Any) -> Attempt:
@@ -114,23 +103,8 @@ def _tried(target: Target, method: str, **settings: Any) -> Attempt:
 
 
 def _checkpoint(workplace: Path | None, target: Target, method: str, seed: int) -> Path | None:
-    """A file of its own for every target, method, seed and knowledge: no run finds another's."""
+    """A file of its own for every target, method, seed and knowledge, so that no run reads the file of another."""
     if workplace is None:
         return None
-    run = json.dumps([target.fingerprint, method, seed, target.knowledge.to_json()], sort_keys=True)
-    return workplace / f"{method}-{hashlib.sha256(run.encode()).hexdigest()[:16]}.safetensors"
-
-
-def _silent(_: str) -> AbstractContextManager[Progress | None]:
-    return nullcontext(None)
-
-
-def _good(result: Reconstruction) -> bool:
-    expected = result.certificate.predicted_error
-    return result.certificate.verdict != FAILED and expected is not None and expected < _GOOD
-
-
-def _order(result: Reconstruction) -> tuple[float, ...]:
-    certificate = result.certificate
-    expected = math.inf if certificate.predicted_error is None else certificate.predicted_error
-    return _RANK[certificate.verdict], expected, certificate.residual
+    run = fingerprint({"target": target.fingerprint, "seed": seed, "knowledge": target.knowledge.to_json()})
+    return workplace / f"{method}-{run[:16]}.safetensors"

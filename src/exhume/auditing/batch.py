@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exhume import files
 from exhume.auditing import folder
 from exhume.auditing.attempts import ProgressOf
-from exhume.auditing.audited import Audit
-from exhume.auditing.folders import folder_name, inside
-from exhume.auditing.run import Measured, audit_settings
+from exhume.auditing.initial import SeedProgressOf
+from exhume.auditing.result import Audit
+from exhume.auditing.run import OutcomeCallback, audit_settings
 from exhume.auditing.settings import Refused, Settings
-from exhume.errors import ExhumeError, FileError, brief
+from exhume.errors import ExhumeError, FileError, InputError, brief
 from exhume.report import Level, Link, Report, Table, Verdict, page
+from exhume.support import files
 
 INDEX, PAGE = "audits.json", "index.html"
 # Levels from bad to harmless.
 _LEVELS = (Level.LEAK, Level.PARTIAL, Level.NOT_SHOWN, Level.OUT_OF_REACH)
+
+
+# Characters of a model's name that its folder may have.
+_LONGEST = 48
 
 
 @dataclass(frozen=True)
@@ -57,18 +63,19 @@ def audit_all(
     models: Sequence[Settings | Refused],
     out: Path,
     progress_of: ProgressOf | None = None,
-    measured: Measured = None,
+    measured: OutcomeCallback = None,
     ended: Callable[[Audited], None] = lambda _: None,
+    seed_progress_of: SeedProgressOf | None = None,
 ) -> list[Audited]:
     """Audits models one after the other; `ended` is called after each, `measured` after each altered copy of one.
 
-    An index of all is written after every model, so that a run that is killed has told of those before.
+    An index of all is written after every model, so that a run that is killed leaves one of the models before.
     """
     folder.check(out, INDEX)
     out.mkdir(mode=0o700, exist_ok=True)
     done: list[Audited] = []
     for place, settings in enumerate(models, start=1):
-        each = _audited(settings, out, place, progress_of, measured)
+        each = _audited(settings, out, place, progress_of, measured, seed_progress_of)
         done.append(each)
         files.write_json(out / INDEX, {"models": [one.to_json() for one in done]})
         page.write(report_of_all(done), out / PAGE)
@@ -116,15 +123,39 @@ def report_of_all(done: Sequence[Audited]) -> Report:
 
 
 def _audited(
-    settings: Settings | Refused, out: Path, place: int, progress_of: ProgressOf | None, measured: Measured
+    settings: Settings | Refused,
+    out: Path,
+    place: int,
+    progress_of: ProgressOf | None,
+    measured: OutcomeCallback,
+    seed_progress_of: SeedProgressOf | None,
 ) -> Audited:
     name = settings.name if isinstance(settings, Refused) else settings.title
-    home = inside(out, f"{place:02d}-{folder_name(name)}")
+    home = inside(out, folder_name(place, name))
     if isinstance(settings, Refused):
         return Audited(name, home, reason=settings.reason)
     try:
-        return Audited(name, home, audit_settings(settings, home, progress_of, measured))
+        return Audited(name, home, audit_settings(settings, home, progress_of, measured, seed_progress_of))
     except ExhumeError as error:
         return Audited(name, home, reason=str(error))
     except Exception as error:  # of a user's model, or ours: the other models are audited all the same
         return Audited(name, home, reason=f"{type(error).__name__}: {brief(error)}")
+
+
+def folder_name(place: int, name: str) -> str:
+    """The name of the folder of a model: its place in the list, and what of its name is safe in a path."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", unicodedata.normalize("NFKC", name))
+    return f"{place:02d}-{plain[:_LONGEST].strip('-') or 'model'}"
+
+
+def inside(root: str | Path, name: str) -> Path:
+    """The path of `name` below `root`; refused if it leaves it by "..", an absolute path or a link."""
+    root = Path(root)
+    try:
+        home = root.resolve()
+        path = (root / name).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{brief(name, 80)!r} is not a usable name below {root}: {brief(error)}") from error
+    if path == home or not path.is_relative_to(home):
+        raise InputError(f"{brief(name, 80)!r} does not stay inside {root}; valid: a plain name below it")
+    return root / name

@@ -1,7 +1,8 @@
-"""The folder of an audit: the page, and everything behind it; readable by its owner alone."""
+"""The folder of an audit: the report and everything that it is made of; readable by its owner alone."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from dataclasses import asdict, replace
@@ -10,23 +11,24 @@ from typing import Any
 
 import torch
 
-from exhume import files
 from exhume.attacks import ATTACKS
 from exhume.auditing.attempts import Attempt
-from exhume.auditing.audited import Audit
-from exhume.auditing.given import Given
+from exhume.auditing.result import Audit
 from exhume.auditing.settings import Settings
-from exhume.data import PictureFormat, TableFormat
+from exhume.data import Dataset, PictureFormat, TableFormat
 from exhume.defences import Outcome
 from exhume.errors import FileError, InputError
 from exhume.law import Forecast
-from exhume.reconstruction import Reconstruction
 from exhume.report import Fact, Report
-from exhume.runs import RunFolder, Secret
-from exhume.scoring import Match, Score
+from exhume.results.reconstruction import Reconstruction
+from exhume.run_folder import RunFolder
+from exhume.scoring.against_truth import Score
+from exhume.support import files, serialise
 
 RECORD, PAGE = "audit.json", "report.html"
 _MODE = 0o700
+# Settings of version 0.1.0 that are no more.
+_RETIRED = ("architecture", "config")
 _OURS = {RECORD, PAGE, "secret.safetensors", *ATTACKS}
 
 
@@ -45,7 +47,7 @@ def check(path: Path, record: str = RECORD) -> None:
 
 
 def workplace(path: Path) -> Path:
-    """Where an audit keeps what it has done so far, beside its folder; it goes when the audit is saved."""
+    """Where a running audit keeps checkpoints and outcomes, beside its folder; removed when the audit is saved."""
     return path.resolve().with_name(f".{path.resolve().name}.running")
 
 
@@ -71,20 +73,15 @@ def _write(audited: Audit, path: Path) -> None:
     for each in audited.attempts:
         if each.result is not None:
             runs.save_result(each.result)
-    given = audited.given
-    if given.inputs is not None:
-        runs.save_secret(
-            Secret(
-                given.inputs,
-                torch.zeros(len(given.inputs)) if given.labels is None else given.labels,
-                given.inputs[:0] if given.held_out is None else given.held_out,
-                given.picture.to_json() if given.picture else None,
-                "the owner's data",
-                given.table.to_json() if given.table else None,
-            )
-        )
+    runs.save_secret(audited.dataset)
     audited.write_report(path / PAGE)
-    files.write_json(path / RECORD, audited.to_json() | _behind(audited))
+    # What else is needed to make the report again.
+    rest = {
+        "settings": audited.settings.to_json(),
+        "input_shape": list(audited.input_shape),
+        "provenance": [asdict(each) for each in audited.provenance],
+    }
+    files.write_json(path / RECORD, audited.to_json() | rest)
 
 
 def _put(new: Path, path: Path) -> None:
@@ -105,19 +102,6 @@ def _put(new: Path, path: Path) -> None:
     shutil.rmtree(old)
 
 
-def _behind(audited: Audit) -> dict[str, Any]:
-    """What the page is made of besides, so that it can be made again."""
-    given = audited.given
-    return {
-        "settings": audited.settings.to_json(),
-        "input_shape": list(audited.input_shape),
-        "picture": given.picture.to_json() if given.picture else None,
-        "table": given.table.to_json() if given.table else None,
-        "labels_given": given.labels is not None,
-        "provenance": [asdict(each) for each in audited.provenance],
-    }
-
-
 def load(path: Path) -> Audit:
     """Reads an audit back."""
     value = files.read_json(Path(path) / RECORD)
@@ -132,16 +116,17 @@ def load(path: Path) -> Audit:
             )
             for each in value["attempts"]
         )
+        shape = tuple(value["input_shape"])
         result = next((each.result for each in attempts if each.result and each.method == value["method"]), None)
         return Audit(
-            settings=Settings(**value["settings"]),
-            forecast=_forecast(value["forecast"]),
+            settings=Settings(**{name: each for name, each in value["settings"].items() if name not in _RETIRED}),
+            forecast=_forecast(value["forecast"] or {}),
             result=result,
-            score=_score(value["score"]),
+            score=_score(value["score"] or {}, result),
             attempts=attempts,
             defences=tuple(Outcome.from_json(each) for each in value["defences"]),
-            given=_given(runs, value, result),
-            input_shape=tuple(value["input_shape"]),
+            dataset=_dataset(runs, value, shape),
+            input_shape=shape,
             notes=tuple(value["notes"]),
             provenance=tuple(Fact(**each) for each in value["provenance"]),
             folder=Path(path),
@@ -157,22 +142,23 @@ def report_of(path: Path, redact: bool = False) -> Report:
     return replace(audited, settings=settings).report
 
 
-def _given(runs: RunFolder, value: dict[str, Any], result: Reconstruction | None) -> Given:
-    picture = PictureFormat.from_json(value["picture"]) if value["picture"] else None
-    table = TableFormat.from_json(value["table"]) if value["table"] else None
-    if not runs.holds_secret:
-        return Given(picture=picture, table=table)
-    secret = runs.load_secret()
-    labels = secret.labels if value["labels_given"] else None
-    return Given(secret.inputs, labels, secret.non_members if len(secret.non_members) else None, None, picture, table)
+def _dataset(folder: RunFolder, value: dict[str, Any], input_shape: tuple[int, ...]) -> Dataset:
+    """The owner's data. Version 0.1.0 wrote zeros for labels that were not given, and formats into the record."""
+    data = folder.load_secret() if folder.holds_secret else Dataset.without_samples(math.prod(input_shape))
+    if not value.get("labels_given", True):
+        data = replace(data, labels=torch.empty(0))
+    if value.get("picture"):
+        data = replace(data, picture=PictureFormat.from_json(value["picture"]))
+    if value.get("table"):
+        data = replace(data, table=TableFormat.from_json(value["table"]))
+    return data
 
 
-def _forecast(value: dict[str, Any] | None) -> Forecast | None:
-    return None if value is None else Forecast(**{name: each for name, each in value.items() if name != "sentence"})
+def _forecast(value: dict[str, Any]) -> Forecast | None:
+    fields = {name: each for name, each in value.items() if name != "sentence"}
+    return serialise.load(Forecast, {}, fields) if value else None
 
 
-def _score(value: dict[str, Any] | None) -> Score | None:
-    if value is None:
-        return None
-    tuples = {name: tuple(each) for name, each in value.items() if isinstance(each, list)}
-    return Score(**{**value, **tuples, "matches": tuple(Match(**each) for each in value["matches"])})
+def _score(value: dict[str, Any], result: Reconstruction | None) -> Score | None:
+    claimed = result is None or result.signs_determined  # scores of version 0.1.0 do not have it
+    return serialise.load(Score, {}, {"signs_claimed": claimed} | value) if value else None

@@ -1,4 +1,4 @@
-"""The door for models: a user's own file and factory, run only when it is named, and weights put into the result."""
+"""A user's model: its file and factory, run only because they are named, and weights loaded into the result."""
 
 from __future__ import annotations
 
@@ -11,73 +11,66 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from exhume.auditing.architectures import known_architecture
-from exhume.auditing.limits import DEFAULT_LIMIT
-from exhume.auditing.weights import load_weights
 from exhume.errors import InputError, brief
-from exhume.features.heads import run
+from exhume.features.find_head import run
 from exhume.features.module import probe_inputs
-from exhume.networks import NETWORKS
 
-_FORM = "mymodel.py:build, package.module:build, or one of " + ", ".join(NETWORKS)
+_FORM = "mymodel.py:build or package.module:build"
 # Frames in these folders are not the user's.
 _LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (*torch.__path__, Path(__file__).parents[1], *importlib.__path__))
-_SHOWN = 5
-# One input of more numbers than this is a slip of the keyboard.
+# Characters of torch's list of the names and shapes that do not fit.
+_LONGEST_MISFIT = 600
+# An input of more numbers than this is a typing error.
 _LARGEST_INPUT = 2**27
 
 
 def build_model(reference: str) -> nn.Module:
-    """The module that a user's factory makes.
+    """The module that a user's factory makes."""
+    return Factory(reference)()
+
+
+class Factory:
+    """A user's factory; it is loaded at the first call, and other processes load it themselves.
 
     Args:
         reference: "mymodel.py:build", a file and a class or function in it that needs no arguments; or
             "package.module:build". This is the user's own code: it is run here, and only because it was named.
             The file's folder is on the path of imports while it is loaded and builds.
     """
-    place, colon, factory = reference.rpartition(":")
-    if not colon or not place or not all(part.isidentifier() for part in factory.split(".")):
-        raise InputError(f"model {brief(reference, 120)!r} names no factory; valid: {_FORM}")
-    path = Path(place).expanduser()
-    if path.suffix != ".py":
-        if not all(part.isidentifier() for part in place.split(".")):
+
+    def __init__(self, reference: str) -> None:
+        self._reference = reference
+        self._place, colon, self._name = reference.rpartition(":")
+        if not colon or not self._place or not all(part.isidentifier() for part in self._name.split(".")):
+            raise InputError(f"model {brief(reference, 120)!r} names no factory; valid: {_FORM}")
+        self._path = Path(self._place).expanduser()
+        in_file = self._path.suffix == ".py"
+        if not in_file and not all(part.isidentifier() for part in self._place.split(".")):
             raise InputError(f"model {brief(reference, 120)!r} names neither a .py file nor a module; valid: {_FORM}")
-        with _undisturbed():
-            return _made_by(_shown(reference, lambda: importlib.import_module(place)), factory, reference)
-    if not path.is_file():
-        raise InputError(f"model file {brief(path, 200)} does not exist; valid: {_FORM}")
-    with _undisturbed(), _importable(path.resolve().parent):
-        return _made_by(_shown(reference, lambda: _run_file(path.resolve())), factory, reference)
+        if in_file and not self._path.is_file():
+            raise InputError(f"model file {brief(self._path, 200)} does not exist; valid: {_FORM}")
+        self._folder = self._path.resolve().parent if in_file else None
+        self._module: types.ModuleType | None = None
 
+    def __call__(self) -> nn.Module:
+        """The module that it makes."""
+        with _restoring_state(), nullcontext() if self._folder is None else _importing_from(self._folder):
+            if self._module is None:
+                self._module = _call_user_code(self._reference, self._load)
+            return _build(self._module, self._name, self._reference)
 
-def load_model(
-    reference: str,
-    weights: Mapping[str, torch.Tensor] | str | Path,
-    *,
-    config: Mapping[str, Any] | None = None,
-    max_bytes: int | str = DEFAULT_LIMIT,
-) -> nn.Module:
-    """A model with its trained weights, in eval mode.
+    def __reduce__(self) -> tuple[type[Factory], tuple[str]]:
+        return Factory, (self._reference,)
 
-    Args:
-        reference: as `build_model` takes it, or the name of one of exhume's own architectures.
-        weights: a state dict, or the file of one.
-        config: settings of one of exhume's own architectures that the weights' shapes do not show.
-        max_bytes: limit of the size of a file of weights.
-    """
-    tensors = load_weights(weights, max_bytes=max_bytes) if isinstance(weights, (str, Path)) else weights
-    if reference in NETWORKS:
-        return fit_weights(known_architecture(reference, config, tensors), tensors)
-    if config:
-        raise InputError(f"settings are for exhume's own architectures; {brief(reference, 80)!r} takes none")
-    return fit_weights(build_model(reference), tensors)
+    def _load(self) -> types.ModuleType:
+        return importlib.import_module(self._place) if self._folder is None else _run_file(self._path.resolve())
 
 
 def fit_weights(module: nn.Module, weights: Mapping[str, torch.Tensor]) -> nn.Module:
@@ -86,16 +79,15 @@ def fit_weights(module: nn.Module, weights: Mapping[str, torch.Tensor]) -> nn.Mo
     try:
         module.load_state_dict(dict(weights), strict=True)
     except Exception as error:  # a user's module may load in its own way
-        problems = _misfits(module, weights) or f"{type(error).__name__}: {brief(error)}"
-        raise InputError(f"the weights do not fit {name}: {problems}") from error
-    _shown(f"{name}.eval()", module.eval)
+        raise InputError(f"the weights do not fit {name}: {brief(error, _LONGEST_MISFIT)}") from error
+    _call_user_code(f"{name}.eval()", module.eval)
     return module
 
 
 def check_forward(module: nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Tries a forward pass over Gaussian inputs; the shape of one output, or an error that says what went wrong.
 
-    Neither the mode of gradients nor torch's random numbers are other than before, whatever happens.
+    The gradient mode and torch's random numbers are restored, also after an error.
     """
     sides = tuple(input_shape) if isinstance(input_shape, (tuple, list)) else ()
     if not sides or any(isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides):
@@ -104,27 +96,15 @@ def check_forward(module: nn.Module, input_shape: tuple[int, ...]) -> tuple[int,
         raise InputError(f"input_shape {sides} has more than {_LARGEST_INPUT} numbers")
     name = type(module).__name__
     inputs = probe_inputs(module, sides, 2)
-    try:
-        with _undisturbed():
-            outputs = run(module, inputs)
-    except InputError as error:
-        if error.__cause__ is None:
-            raise
-        cause = error.__cause__
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # SystemExit, too, must not end an audit
-        cause = error
-    else:
-        if outputs.ndim == 0 or outputs.shape[0] != len(inputs):
-            raise InputError(f"{name} makes outputs of shape {tuple(outputs.shape)} from {len(inputs)} inputs")
-        if not bool(torch.isfinite(outputs).all()):
-            raise InputError(f"the outputs of {name} on Gaussian inputs of shape {sides} are NaN or infinite")
-        return tuple(outputs.shape[1:])
-    raise InputError(
-        f"the forward pass of {name} fails on inputs of shape {tuple(inputs.shape)}{_where(cause)}: "
-        f"{type(cause).__name__}: {brief(cause)}"
-    ) from cause
+    with _restoring_state():
+        outputs = _call_user_code(
+            f"the forward pass of {name} on inputs of shape {tuple(inputs.shape)}", lambda: run(module, inputs)
+        )
+    if outputs.ndim == 0 or outputs.shape[0] != len(inputs):
+        raise InputError(f"{name} makes outputs of shape {tuple(outputs.shape)} from {len(inputs)} inputs")
+    if not bool(torch.isfinite(outputs).all()):
+        raise InputError(f"the outputs of {name} on Gaussian inputs of shape {sides} are NaN or infinite")
+    return tuple(outputs.shape[1:])
 
 
 def _run_file(path: Path) -> types.ModuleType:
@@ -142,8 +122,8 @@ def _run_file(path: Path) -> types.ModuleType:
     return module
 
 
-def _made_by(module: types.ModuleType, factory: str, reference: str) -> nn.Module:
-    """What the factory of that name makes, if it is a module of torch."""
+def _build(module: types.ModuleType, factory: str, reference: str) -> nn.Module:
+    """The module that the factory of that name returns."""
     found: Any = module
     for part in factory.split("."):
         found = getattr(found, part, None)
@@ -160,19 +140,21 @@ def _made_by(module: types.ModuleType, factory: str, reference: str) -> nn.Modul
         raise InputError(f"{reference} is called without arguments, but: {brief(error)}") from error
     except ValueError:  # some callables do not say what they take
         pass
-    made = _shown(reference, found)
+    made = _call_user_code(reference, found)
     if not isinstance(made, nn.Module):
         raise InputError(f"{reference} returned a {type(made).__name__}; valid: a torch.nn.Module")
     return made
 
 
-def _shown(reference: str, act: Callable[[], Any]) -> Any:
+def _call_user_code(reference: str, act: Callable[[], Any]) -> Any:
     """What the user's code returns; whatever it raises becomes one line that names file, line and exception."""
     try:
         return act()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit, too, must not end an audit
+    except BaseException as raised:  # SystemExit, too, must not end an audit
+        # An error of ours that wraps the user's own would repeat the sentence below.
+        error = raised.__cause__ if isinstance(raised, InputError) and raised.__cause__ else raised
         text = f"{type(error).__name__}: {brief(error)}" if brief(error) else type(error).__name__
         raise InputError(f"{brief(reference, 200)} fails{_where(error)}: {text}") from error
 
@@ -186,39 +168,11 @@ def _where(error: BaseException) -> str:
     return f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
 
 
-def _misfits(module: nn.Module, weights: Mapping[str, torch.Tensor]) -> str:
-    """Which names are missing, unexpected or of another shape, the first few of each."""
-    own = {name: _shape(value) for name, value in module.state_dict().items()}
-    given = {name: _shape(value) for name, value in weights.items()}
-    groups = {
-        "missing": [name for name in own if name not in given],
-        "unexpected": [name for name in given if name not in own],
-        "of another shape": [
-            f"{name} ({given[name]} in the file, {own[name]} in the model)"
-            for name in own
-            if name in given and own[name] != given[name]
-        ],
-    }
-    parts = []
-    for word, names in groups.items():
-        if names:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            parts.append(f"{word}: {', '.join(brief(name, 160) for name in names[:_SHOWN])}{more}")
-    return "; ".join(parts)
-
-
-def _shape(value: Any) -> tuple[int, ...] | None:
-    """Of a tensor its shape; lazy parameters and extra states have none."""
-    if not isinstance(value, torch.Tensor) or nn.parameter.is_lazy(value):
-        return None
-    return tuple(value.shape)
-
-
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Puts a folder on the path of imports for a while; what was imported from it is then forgotten.
+def _importing_from(folder: Path) -> Iterator[None]:
+    """Puts a folder on the import path; afterwards modules from it leave `sys.modules`.
 
-    So another model's `layers.py` is that model's own.
+    So every model imports its own `layers.py`.
     """
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
@@ -233,8 +187,8 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Puts back what a user's code may change for all: paths, the folder, torch's dtype, gradients and randomness."""
+def _restoring_state() -> Iterator[None]:
+    """Restores process-wide state that a user's code may change: paths, folder, dtype, gradients, random numbers."""
     path, folder, argv = list(sys.path), Path.cwd(), list(sys.argv)
     dtype, gradients, state = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_rng_state()
     try:

@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from exhume.auditing.attempts import Attempt
-from exhume.auditing.given import Given
 from exhume.auditing.settings import Settings
 from exhume.auditing.thresholds import Threshold
-from exhume.certificate import FAILED
+from exhume.data import Dataset
 from exhume.defences import Outcome, where_recovery_ends
 from exhume.law import Forecast
-from exhume.reconstruction import Reconstruction
-from exhume.report import Fact, Report, page
-from exhume.report.build import of_subject
-from exhume.report.findings import Findings
-from exhume.report.findings import of as findings_of
-from exhume.report.subject import Subject
-from exhume.scoring import Score
+from exhume.report import Fact, Report, Subject, of_subject, page
+from exhume.report.subject import Findings
+from exhume.results.certificate import FAILED
+from exhume.results.reconstruction import Reconstruction
+from exhume.scoring.against_truth import Score
+from exhume.scoring.comparison import row
 
 _FRAME = 800  # pixels that a page takes in a notebook
+_ATTEMPT_NUMBERS = ("verdict", "stop", "passes", "seconds", "predicted_error")
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,14 @@ class Audit:
 
     Attributes:
         settings: what was asked.
-        forecast: the law's word; None if the number of samples is known neither beforehand nor from the attack.
+        forecast: of the law; None if the number of samples is known neither beforehand nor from the attack.
         result: the reconstruction with the best certificate; None if no attack could be run.
         score: of it against the truth, if that was given.
         attempts: every attack that was tried.
         defences: what the attack found on altered copies.
-        given: the owner's data.
+        dataset: the owner's data; what was not given has no rows.
         input_shape: of one sample.
-        notes: what else is worth telling.
+        notes: what else a reader should know.
         provenance: versions, files and dates.
         folder: where it was written; None if it was not.
 
@@ -63,7 +62,7 @@ class Audit:
     score: Score | None
     attempts: tuple[Attempt, ...]
     defences: tuple[Outcome, ...]
-    given: Given
+    dataset: Dataset
     input_shape: tuple[int, ...]
     notes: tuple[str, ...] = ()
     provenance: tuple[Fact, ...] = ()
@@ -76,23 +75,20 @@ class Audit:
 
     @cached_property
     def subject(self) -> Subject:
-        """What the report tells of."""
+        """What the report is about."""
         return Subject(
             name=self.settings.title,
-            result=self.result,
-            forecast=self.forecast,
             input_shape=self.input_shape,
-            reason=self.reason,
-            picture=self.given.picture,
-            table=self.given.table,
-            truth=self.given.inputs,
-            true_labels=self.given.labels,
-            score=self.score,
+            forecast=self.forecast,
             class_names=self.settings.classes,
-            defences=self.defences,
-            provenance=self.provenance,
-            notes=self.notes,
+            dataset=self.dataset,
+            result=self.result,
+            reason=self.reason,
+            score=self.score,
             redacted=self.settings.redact,
+            defences=self.defences,
+            notes=self.notes,
+            provenance=self.provenance,
         )
 
     @cached_property
@@ -100,33 +96,32 @@ class Audit:
         """The page as plain values."""
         return of_subject(self.subject)
 
-    @cached_property
+    @property
     def findings(self) -> Findings:
-        """Counts of what was shown."""
-        return findings_of(self.subject)
+        """Counts of what the attack certifies and of what the truth confirms."""
+        return self.subject.findings
 
     @property
     def measured(self) -> Mapping[str, Any]:
         """What thresholds are compared with; None where it could not be measured.
 
-        An attack refused for too few equations recovers nothing. Where the truth confirms none of the samples that the
-        certificate vouches for, one of the two is wrong, and nothing that rests on the truth is measured.
+        An attack refused for too few equations recovers nothing. If no certified sample matches the given training
+        data, the data or the certificate is wrong, so thresholds that need the truth are reported as not measured.
         """
         score, found = self.score, self.findings
         certificate = self.result.certificate if self.result is not None else None
         counts = certificate or self.forecast
         nothing = self.result is None and any(each.too_few_equations for each in self.attempts)
         recovered = error = None
-        if score is not None and not (found.vouched and not found.confirmed):
-            recovered = score.recovered_up_to_sign if found.up_to_sign else score.recovered
-            error = score.error_up_to_sign if found.up_to_sign else score.error
-        elif nothing and self.given.inputs is not None:
+        if score is not None and not (found.certified and not found.confirmed):
+            recovered, error = score.claimed_recovered, score.claimed_error
+        elif nothing and self.dataset.num_samples:
             recovered, error = 0, math.inf
         expected = math.inf if nothing or (certificate and certificate.predicted_error is None) else None
         return {
             "recovered": recovered,
             "share": None if recovered is None else recovered / max(score.num_samples if score else 1, 1),
-            "certain": found.vouched if certificate or nothing else None,
+            "certain": found.certified if certificate or nothing else None,
             "error": error,
             "closest": None if recovered is None else math.inf if nothing else found.closest,
             "predicted_error": expected if expected or certificate is None else certificate.predicted_error,
@@ -166,9 +161,14 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but tensors and the history, as plain JSON."""
+        verdict = self.report.verdict
         return {
             "name": self.settings.title,
-            "verdict": {"level": self.report.verdict.level.value, "headline": self.report.verdict.headline},
+            "verdict": {
+                "level": verdict.level.value,
+                "headline": verdict.headline,
+                "sentences": list(verdict.sentences),
+            },
             "measured": page.finite(dict(self.measured)),
             "passed": self.passed,
             "exceeded": [str(each) for each in self.exceeded],
@@ -194,18 +194,10 @@ class Audit:
 
 
 def _brief(attempt: Attempt) -> dict[str, Any]:
-    result = attempt.result
-    said: dict[str, Any] = {
+    numbers = row(attempt.result, None) if attempt.result is not None else {}
+    return {
         "method": attempt.method,
         "reason": attempt.reason or None,
         "too_few_equations": attempt.too_few_equations,
-    }
-    if result is None:
-        return said
-    return said | {
-        "verdict": result.certificate.verdict,
-        "stop": result.stop.value,
-        "passes": result.passes,
-        "seconds": result.seconds,
-        "predicted_error": result.certificate.predicted_error,
+        **{name: numbers[name] for name in _ATTEMPT_NUMBERS if name in numbers},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,31 +11,27 @@ from typing import Any
 import torch
 from torch import nn
 
-from exhume import attacks, defences, scoring
+from exhume import __version__, attacks, defences
 from exhume.auditing import folder
-from exhume.auditing.attempts import Attempt, ProgressOf, attempt, best
-from exhume.auditing.audited import Audit
-from exhume.auditing.given import Given, picture_format, table_format
-from exhume.auditing.opening import Opened, open_module, open_settings, refuse, under
+from exhume.auditing.attempts import ProgressOf, attempt, best
+from exhume.auditing.initial import SeedProgressOf
+from exhume.auditing.open import Opened, data_in_memory, open_model, open_settings, read_data
+from exhume.auditing.result import Audit
 from exhume.auditing.settings import Settings
-from exhume.auditing.weights import read_weights
+from exhume.data import Dataset
 from exhume.defences import Outcome, Release
-from exhume.displacement import Initial
 from exhume.errors import ExhumeError, InputError
-from exhume.forecasts import forecast_of
 from exhume.law import Forecast
-from exhume.reconstruction import Reconstruction
 from exhume.report import Fact
-from exhume.scoring import Score
-from exhume.target import Target
-from exhume.version import VERSION
+from exhume.results.reconstruction import Reconstruction
+from exhume.scoring.against_truth import Score, score_unless_diverged
+from exhume.target.displacement import Initial
+from exhume.target.target import Target
 
-Measured = Callable[[Outcome], None] | None
+OutcomeCallback = Callable[[Outcome], None] | None
 # Measures of an audit that need the truth.
 _BY_TRUTH = ("recovered", "share", "error", "closest")
-# Settings that say from which files a model comes.
-_FROM_DISK = ("weights", "config", "model", "architecture", "run")
-# Passes for an altered copy: so many times those of the attack on the model as it is, and no fewer than these.
+# Passes for an altered copy: so many times those of the attack on the undefended model, and no fewer than these.
 _MARGIN, _LEAST_PASSES = 5, 2000.0
 
 
@@ -49,24 +45,26 @@ def audit(
     held_out_labels: Any = None,
     out: str | Path | None = None,
     progress_of: ProgressOf | None = None,
-    measured: Measured = None,
+    measured: OutcomeCallback = None,
     **settings: Any,
 ) -> Audit:
     """Does this model carry its training set? Forecasts, attacks, certifies, scores, and writes a report.
 
     Args:
         model: a trained module; a target; or files: "mymodel.py:build" with `weights=...`, or a run folder.
-        initial: weights before training: a state dict, the head's weights, a file, "zero" or "unknown".
+        initial: weights before training: a state dict (such as `exhume.find_seed(...).initial`), the head's weights, a
+            file, a folder of checkpoints from one of which the model was fine-tuned, "zero" or "unknown"; for
+            "mymodel.py:build" with weights also "seed:0-99999", seeds of which one was used.
         truth: the training inputs (n, ...), a data set of `exhume.data`, or a file; for the score alone.
         labels: their labels.
         held_out, held_out_labels: data of the same kind that were not trained on.
-        out: folder for the report and everything behind it; None writes nothing.
+        out: folder for the report and the files that it is made from; None writes nothing.
         progress_of: makes a context of progress for an attack's name; None shows nothing.
         measured: called with the outcome of every altered copy.
         settings: fields of `exhume.auditing.Settings`: head, input_shape, num_samples, know, budget_seconds, ...
 
     Returns:
-        What was found; `.summary()` says it, `.report` is the page, `.passed` compares it with `fail_on`.
+        What was found: `.summary()` in words, `.report` as a page; `.passed` compares it with `fail_on`.
 
     Examples:
         >>> import exhume
@@ -85,48 +83,56 @@ def audit(
         raise InputError(f"give files or arrays, not both: {', '.join(paths)} and {', '.join(values)}")
     if isinstance(model, nn.Module | Target):
         chosen = Settings(name=settings.pop("name", type(model).__name__), **paths, **settings)
-        opened = _opened(model, Given.read(chosen) if paths else Given.of(**data), initial, chosen)
+        opened = open_model(model, read_data(chosen) if paths else data_in_memory(**data), initial, chosen)
     else:
         if values:
-            raise InputError(f"a model from files takes its data from files too; {', '.join(values)} is in memory")
+            raise InputError(f"a model in files needs its data in files too, not as arrays: {', '.join(values)}")
         source = {"run": Path(model)} if Path(model).is_dir() else {"model": str(model)}
         known = {} if initial == "unknown" else {"initial": initial}
         chosen = Settings(**source, **known, **paths, **settings)
-        opened = open_settings(chosen)
+        return audit_settings(chosen, None if out is None else Path(out), progress_of, measured)
     return conduct(opened, chosen, None if out is None else Path(out), progress_of, measured)
 
 
 def audit_settings(
-    settings: Settings, out: Path | None = None, progress_of: ProgressOf | None = None, measured: Measured = None
+    settings: Settings,
+    out: Path | None = None,
+    progress_of: ProgressOf | None = None,
+    measured: OutcomeCallback = None,
+    seed_progress_of: SeedProgressOf | None = None,
 ) -> Audit:
     """The audit of a model from files."""
-    return conduct(open_settings(settings), settings, out, progress_of, measured)
+    if out is not None:
+        folder.check(out)
+    opened = open_settings(settings, seed_progress_of, None if out is None else folder.workplace(out))
+    return conduct(opened, settings, out, progress_of, measured)
 
 
 def conduct(
-    opened: Opened, settings: Settings, out: Path | None, progress_of: ProgressOf | None, measured: Measured
+    opened: Opened, settings: Settings, out: Path | None, progress_of: ProgressOf | None, measured: OutcomeCallback
 ) -> Audit:
-    """Attacks first; only then are the owner's data compared with what came back."""
-    _check_thresholds(settings, opened.given)
-    _check_classes(settings, opened.target)
+    """Attacks first; only then compares the results with the owner's data."""
+    target, data, notes = opened
+    _check(settings, target, data)
     if out is not None:
         folder.check(out)
     workplace = None if out is None else folder.workplace(out)
-    attempts = attempt(opened.target, settings, progress_of, workplace)
+    attempts = attempt(target, settings, progress_of, workplace)
     result = best(attempts)
-    score, unscored = _scored(result, opened)
-    outcomes, undefended = _defended(opened, settings, result, measured, workplace)
+    others = [each for each in attempts if each.result is not None and each.result is not result]
+    score, unscored = _scored(result, data)
+    outcomes, defence_notes = _defended(target, data, settings, result, measured, workplace)
     audited = Audit(
         settings=settings,
-        forecast=_forecast(opened.target, result),
+        forecast=_forecast(target, result),
         result=result,
         score=score,
         attempts=tuple(attempts),
         defences=outcomes,
-        given=opened.given,
-        input_shape=opened.target.input_shape,
-        notes=(*opened.notes, *_tried(attempts, result), *unscored, *undefended),
-        provenance=_provenance(opened.target, settings),
+        dataset=data,
+        input_shape=target.input_shape,
+        notes=(*notes, *(f"Also tried: {each.sentence}" for each in others), *unscored, *defence_notes),
+        provenance=_provenance(target, settings),
         folder=out,
     )
     if out is not None:
@@ -134,82 +140,47 @@ def conduct(
     return audited
 
 
-def _opened(model: nn.Module | Target, given: Given, initial: Any, settings: Settings) -> Opened:
-    given = Given(
-        given.inputs,
-        given.labels,
-        given.held_out,
-        given.held_out_labels,
-        given.picture or picture_format(settings),
-        given.table or table_format(settings),
-    )
-    if isinstance(model, Target):
-        refuse(settings, (*_FROM_DISK, "head", "input_shape", "device"), "a target")
-        if not (isinstance(initial, str) and initial == "unknown"):
-            raise InputError("a target holds its own initial weights; leave initial away")
-        model = under(model, settings)
-        return Opened(model, given.fitting(model.feature_map.input_dim, model.num_outputs))
-    if isinstance(initial, Path) or (isinstance(initial, str) and initial not in ("zero", "unknown")):
-        initial = read_weights(Path(initial), max_bytes=settings.max_size).tensors
-    refuse(settings, _FROM_DISK, "a module in memory")
-    return open_module(model, given, initial=initial, settings=settings)
-
-
-def _check_thresholds(settings: Settings, given: Given) -> None:
-    """A threshold that nothing could ever reach is a mistake, not a pass."""
-    if given.inputs is None:
-        for each in settings.fail_on:
-            if each.measure in _BY_TRUTH:
-                raise InputError(f"fail_on {each} needs the truth; give it, or use certain=1 or verdict=approximate")
-
-
-def _check_classes(settings: Settings, target: Target) -> None:
-    """Names of outputs are as many as there are outputs, or two for the signs of one."""
+def _check(settings: Settings, target: Target, data: Dataset) -> None:
+    """Refuses thresholds that need the truth where it is not given, and a wrong number of names of outputs."""
+    for each in settings.fail_on:
+        if each.measure in _BY_TRUTH and not data.num_samples:
+            raise InputError(f"fail_on {each} needs the truth; give it, or use certain=1 or verdict=approximate")
+    # The two signs of a single output have names of their own.
     expected = 2 if target.num_outputs == 1 else target.num_outputs
     if settings.classes and len(settings.classes) != expected:
         raise InputError(f"{len(settings.classes)} classes for {target.num_outputs} outputs; valid: {expected} names")
 
 
 def _forecast(target: Target, result: Reconstruction | None) -> Forecast | None:
-    """The law's word, on the number of samples that is known or was found."""
+    """The forecast of the law for the number of samples that is known or was found."""
     known = target.knowledge
     found = None if result is None else len(result.samples) + known.known_samples
     count = known.count or found
-    return None if count is None else forecast_of(target, count)
+    return None if count is None else target.forecast(count)
 
 
-def _scored(result: Reconstruction | None, opened: Opened) -> tuple[Score | None, tuple[str, ...]]:
-    """The score, or what kept it from being made: an attack that is done is not thrown away."""
-    given = opened.given
-    if result is None or given.inputs is None:
-        return None, ()
-    if not bool(torch.isfinite(result.samples).all()):
-        return None, ("The attack diverged, so its rows were not compared with the training data.",)
+def _scored(result: Reconstruction | None, data: Dataset) -> tuple[Score | None, tuple[str, ...]]:
+    """The score; where it cannot be made the reason, so that the attack's result is not lost."""
     try:
-        judged = scoring.score(
-            result,
-            given.inputs,
-            non_members=given.held_out,
-            true_labels=given.labels,
-            to_pictures=given.picture.to_pictures if given.picture else None,
-        )
+        return (None, ()) if result is None else score_unless_diverged(result, data)
     except ExhumeError as error:
         return None, (f"The result could not be compared with the training data: {error}",)
-    return judged, ()
 
 
 def _defended(
-    opened: Opened, settings: Settings, result: Reconstruction | None, measured: Measured, workplace: Path | None
+    target: Target,
+    data: Dataset,
+    settings: Settings,
+    result: Reconstruction | None,
+    measured: OutcomeCallback,
+    workplace: Path | None,
 ) -> tuple[tuple[Outcome, ...], tuple[str, ...]]:
-    """The same attack on altered copies, each with a budget that would do for the model as it is many times over."""
+    """The outcomes of the same attack on altered copies; each has several times the passes of the first attack."""
     if not settings.defences or result is None:
         return (), ()
-    given = opened.given
     try:
         outcomes = defences.measure(
-            Release(
-                opened.target, given.inputs, given.labels, given.held_out, given.held_out_labels, seed=settings.seed
-            ),
+            Release(target, data, settings.seed),
             attacks.build(result.method),
             families=settings.defences,
             undefended=result,
@@ -224,15 +195,9 @@ def _defended(
     return tuple(outcomes), ()
 
 
-def _tried(attempts: Sequence[Attempt], result: Reconstruction | None) -> list[str]:
-    """What is to be said of attacks that do not have the last word."""
-    others = [each for each in attempts if each.result is not None and each.result is not result]
-    return [f"Also tried: {each.sentence}" for each in others]
-
-
 def _provenance(target: Target, settings: Settings) -> tuple[Fact, ...]:
     facts = [
-        Fact("exhume", VERSION),
+        Fact("exhume", __version__),
         Fact("torch", torch.__version__),
         Fact("Python", platform.python_version()),
         Fact("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
@@ -240,7 +205,7 @@ def _provenance(target: Target, settings: Settings) -> tuple[Fact, ...]:
         Fact("seed", str(settings.seed)),
         Fact("budget", f"{settings.budget_passes:,.0f} feature passes, {settings.budget_seconds:,.0f} s"),
     ]
-    for name in ("model", "architecture", "run", "weights", "initial", "head", "truth", "labels"):
+    for name in ("model", "run", "weights", "initial", "head", "truth", "labels"):
         value = getattr(settings, name)
         if name in settings.model_fields_set and value is not None:
             facts.append(Fact(name, str(value)))

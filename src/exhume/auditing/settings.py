@@ -3,28 +3,62 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
 
-from exhume import attacks, files
+from exhume import attacks
 from exhume.auditing.thresholds import Threshold
 from exhume.data import Column
 from exhume.defences import DEFENCES
-from exhume.errors import ExhumeError, FileError, InputError, brief, unknown_name
-from exhume.features import parse_bytes
-from exhume.known_values import FROM_FILES, known_name, known_value
+from exhume.errors import ExhumeError, InputError
+from exhume.support.text import parse_bytes
+from exhume.support.validation import one_of, problems, read_yaml
+from exhume.target.knowledge_text import FROM_FILES, known_name, known_value
 
-AUTO = "auto"
 ALL = "all"
-# A file of settings is written by hand; a larger one is something else.
-_LARGEST = 1 << 20
-_PATHS = ("run", "weights", "truth", "labels", "held_out", "held_out_labels")
+# What stands before the seeds among which that of the initial weights is searched for.
+SEEDS = "seed:"
+
+
+def _seed_range(value: Any) -> Any:
+    """ "seed:0-99" names seeds from the first to the last; without a last one it is one seed."""
+    if isinstance(value, str) and value.startswith(SEEDS):
+        first, _, last = value.removeprefix(SEEDS).partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal() and int(first) <= int(last or first)):
+            raise ValueError("valid: seed:FIRST-LAST, as seed:0-99999")
+    return value
+
+
+SeedRange = Annotated[str, Field(pattern=f"^{SEEDS}")]
+
+
+def seeds_of(initial: str) -> range:
+    """The seeds that "seed:0-99" names."""
+    first, _, last = initial.removeprefix(SEEDS).partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _column(value: Any) -> Any:
+    """A name alone will do for a column."""
+    return Column(value) if isinstance(value, str) else value
+
+
+def _threshold(value: Any) -> Any:
+    return Threshold.parse(value) if isinstance(value, str) else value
 
 
 class Settings(BaseModel):
-    """One model to audit. Exactly one of `model`, `architecture` and `run` says what it is."""
+    """One model to audit. Exactly one of `model` and `run` says what it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,16 +66,15 @@ class Settings(BaseModel):
     """What the report calls it; by default the file that it comes from."""
     model: str | None = None
     """A file and a factory in it, as `mymodel.py:build`: your own code, run only because it is named here."""
-    architecture: str | None = None
-    """An architecture that exhume knows: two-layer, mlp, resnet or vit."""
-    config: dict[str, Any] = Field(default_factory=dict)
-    """Settings of that architecture, as far as the shapes of the weights do not show them."""
     run: Path | None = None
     """A run folder made by `exhume train`."""
     weights: Path | None = None
     """Trained weights, safetensors or a torch state dict; without them the factory returns a trained model."""
-    initial: Path | Literal["zero", "unknown"] = "unknown"
-    """Weights before training: a file, "zero" if the head started at zero, or "unknown"."""
+    initial: Literal["zero", "unknown"] | SeedRange | Path = "unknown"
+    """Weights before training: a file, "zero" if the head started at zero, or "unknown"; "seed:0-99999" finds the seed
+    under which `model` gives them, a folder of checkpoints the one from which the model was fine-tuned."""
+    workers: PositiveInt = 1
+    """Processes of the search for a seed."""
     head: str | None = None
     """The layer that is attacked; by default the last linear one."""
     input_shape: tuple[PositiveInt, ...] = ()
@@ -59,14 +92,14 @@ class Settings(BaseModel):
     """How columns of a table were standardised for training: not at all, or by the statistics of `truth` itself."""
     label_column: str | None = None
     """Which column of a table is the label."""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Annotated[Column, BeforeValidator(_column)], ...] = ()
     """Names of the inputs of a table, with unit, mean and std if there are any; a table in `truth` has its own."""
     classes: tuple[str, ...] = ()
     """Names of the outputs."""
     know: dict[str, Any] = Field(default_factory=dict)
     """What else the attacker is assumed to know: fields of `exhume.Knowledge`, tensors as files."""
-    method: str = AUTO
-    """An attack, or "auto": those that fit the model, until one vouches for its result."""
+    method: str = attacks.AUTO
+    """An attack, or "auto": those that fit the model, until one result is certified."""
     seed: int = 0
     budget_passes: PositiveFloat = Field(20_000.0, allow_inf_nan=False)
     """Feature passes for all attacks on the model together."""
@@ -74,7 +107,7 @@ class Settings(BaseModel):
     """Seconds, likewise."""
     defences: tuple[str, ...] = ()
     """Families of alterations to measure; "all" for every one."""
-    fail_on: tuple[Threshold, ...] = ()
+    fail_on: tuple[Annotated[Threshold, BeforeValidator(_threshold)], ...] = ()
     """What makes the audit fail, such as "recovered=1"."""
     redact: bool = False
     """Blur pictures and withhold values in the report."""
@@ -87,29 +120,27 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise InputError(f"these settings of an audit cannot be used: {_problems(error)}") from error
-        except TypeError as error:  # a number where a list of names belongs
-            raise InputError(f"these settings of an audit cannot be used: {brief(error)}") from error
+            clauses = problems(error, values, fields_at=lambda _: [*Settings.model_fields, "models"])
+            raise InputError(f"invalid settings of an audit: {'; '.join(clauses)}") from error
 
-    @field_validator("fail_on", mode="before")
+    @field_validator("input_shape", "columns", "classes", "defences", "fail_on", mode="before")
     @classmethod
-    def _parsed(cls, value: Any) -> Any:
-        """Texts become thresholds; one text may stand alone."""
-        texts = [value] if isinstance(value, str | Threshold) else value
-        return tuple(Threshold.parse(each) if isinstance(each, str) else each for each in texts or ())
+    def _split(cls, value: Any) -> Any:
+        """A text is a list with commas between its entries; nothing is an empty list."""
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value or ()
 
-    @field_validator("defences", mode="before")
+    @field_validator("defences")
     @classmethod
-    def _families(cls, value: Any) -> Any:
-        """ "all" or True stands for every family; unknown ones are named."""
-        named = value.split(",") if isinstance(value, str) else (ALL,) if value is True else tuple(value or ())
-        named = tuple(str(name).strip() for name in named)
-        if ALL in named:
-            return tuple(DEFENCES)
-        for name in named:
-            if name not in DEFENCES:
-                raise unknown_name("defence", name, (*DEFENCES, ALL))
-        return named
+    def _families(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """ "all" stands for every family."""
+        for name in value:
+            one_of("defence", name, (*DEFENCES, ALL))
+        return tuple(DEFENCES) if ALL in value else value
+
+    @field_validator("initial", mode="before")
+    @classmethod
+    def _seeds(cls, value: Any) -> Any:
+        return _seed_range(value)
 
     @field_validator("memory_budget", "max_size")
     @classmethod
@@ -120,35 +151,13 @@ class Settings(BaseModel):
     @field_validator("method")
     @classmethod
     def _attack(cls, value: str) -> str:
-        if value != AUTO and value not in attacks.ATTACKS:
-            raise unknown_name("method", value, (*attacks.ATTACKS, AUTO))
-        return value
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _columns(cls, value: Any) -> Any:
-        """A name alone will do for a column."""
-        named = value.split(",") if isinstance(value, str) else value or ()
-        return tuple({"name": each} if isinstance(each, str) else each for each in named)
-
-    @field_validator("classes", mode="before")
-    @classmethod
-    def _names(cls, value: Any) -> Any:
-        return tuple(value.split(",")) if isinstance(value, str) else value
-
-    @field_validator("input_shape", mode="before")
-    @classmethod
-    def _sides(cls, value: Any) -> Any:
-        sides = value.split(",") if isinstance(value, str) else value
-        if isinstance(value, str) and not all(side.strip().isdigit() for side in sides):
-            raise InputError(f"{value!r} is no shape; valid: whole numbers with commas between them, as 3,32,32")
-        return tuple(sides) if isinstance(sides, list) else sides
+        return one_of("method", value, (*attacks.ATTACKS, attacks.AUTO))
 
     @property
     def title(self) -> str:
         """The model's name, or where it comes from."""
         source = self.run or self.weights
-        return self.name or (source.stem if source else "") or self.model or str(self.architecture)
+        return self.name or (source.stem if source else "") or str(self.model)
 
     @property
     def known(self) -> dict[str, Any]:
@@ -173,11 +182,11 @@ def read_settings(path: Path) -> list[Settings | Refused]:
     Paths in it are relative to the file's folder. Settings of one model that cannot be used do not keep the others
     from being read.
     """
-    value = _read_yaml(Path(path))
+    value = read_yaml(Path(path))
     if "models" not in value:
         return [_within(Path(path).parent, value)]
     models = value.pop("models")
-    if not isinstance(models, list) or not models or not all(_named(each) for each in models):
+    if not isinstance(models, list) or not models or not all(isinstance(each, dict) for each in models):
         raise InputError(f"models in {path} must be a list of settings, one entry a model")
     return [_read_one(Path(path).parent, value | each, place) for place, each in enumerate(models, start=1)]
 
@@ -200,54 +209,12 @@ def _read_one(folder: Path, value: dict[str, Any], place: int) -> Settings | Ref
 
 def _within(folder: Path, value: dict[str, Any]) -> Settings:
     """Settings with their paths taken from a folder."""
-    placed = dict(value)
-    for name in _PATHS:
-        if isinstance(value.get(name), str):
-            placed[name] = folder / value[name]
-    initial, model = value.get("initial"), value.get("model")
-    if isinstance(initial, str) and initial not in ("zero", "unknown"):
-        placed["initial"] = folder / initial
-    know = value.get("know")
-    if isinstance(know, dict):
-        files_of = {
-            name: each for name, each in know.items() if isinstance(each, str) and known_name(name) in FROM_FILES
-        }
-        placed["know"] = know | {name: str(folder / each) for name, each in files_of.items()}
-    if isinstance(model, str) and model.partition(":")[0].endswith(".py"):
-        placed["model"] = str(folder / model)
-    return Settings(**placed)
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    """One mapping from a YAML file, by the safe loader."""
-    try:
-        size = files.regular_size(path)
-        if size > _LARGEST:
-            raise FileError(f"{path} has {size} bytes; a file of settings has at most {_LARGEST}")
-        value = yaml.safe_load(path.read_text())
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:  # ValueError: no such date, for one
-        raise FileError(f"{path} is not readable YAML: {brief(error)}") from error
-    if not _named(value):
-        raise InputError(f"{path} must hold settings as name: value; valid names: {', '.join(_names())}")
-    return value
-
-
-def _named(value: Any) -> bool:
-    """Whether it is a mapping whose keys are names."""
-    return isinstance(value, dict) and all(isinstance(name, str) for name in value)
-
-
-def _problems(error: ValidationError) -> str:
-    """What is wrong, a clause for each problem; names that are not known are answered by those that are."""
-    clauses = []
-    for each in error.errors():
-        where = ".".join(map(str, each["loc"]))
-        if each["type"] == "extra_forbidden":
-            clauses.append(f"there is no {where}; valid: {', '.join(_names())}")
-        else:
-            clauses.append(f"{where}: {each['msg']}" if where else each["msg"])
-    return "; ".join(clauses)
-
-
-def _names() -> list[str]:
-    return [*Settings.model_fields, "models"]
+    settings = Settings(**value)
+    placed: dict[str, Any] = {name: folder / each for name, each in settings if isinstance(each, Path)}
+    placed["know"] = {
+        name: str(folder / each) if isinstance(each, str) and known_name(name) in FROM_FILES else each
+        for name, each in settings.know.items()
+    }
+    if settings.model is not None and settings.model.partition(":")[0].endswith(".py"):
+        placed["model"] = str(folder / settings.model)
+    return settings.model_copy(update=placed)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exhume.certificate import APPROXIMATE, EXACT, FAILED
-from exhume.errors import InputError, unknown_name
+from exhume.errors import InputError
 from exhume.law import GREY_ZONE, LABELS_ONLY, NOT_EVEN_LABELS, RECONSTRUCTIBLE
+from exhume.results.certificate import APPROXIMATE, EXACT, FAILED
+from exhume.support.validation import one_of
 
 # Words from harmless to bad; a threshold is reached by its word and by worse ones.
 _VERDICTS = (FAILED, APPROXIMATE, EXACT)
@@ -18,7 +19,7 @@ _ZONES = (NOT_EVEN_LABELS, LABELS_ONLY, GREY_ZONE, RECONSTRUCTIBLE)
 
 @dataclass(frozen=True)
 class Measure:
-    """Something that an audit measures and that can be too much."""
+    """A number or a verdict of an audit that a threshold can limit."""
 
     meaning: str
     reached: Callable[[Any, Any], bool]
@@ -27,10 +28,7 @@ class Measure:
     def parse(self, text: str) -> Any:
         """A number, or one of the words."""
         if self.words:
-            word = text.replace("-", " ")
-            if word not in self.words:
-                raise unknown_name("threshold", text, self.words)
-            return word
+            return one_of("threshold", text.replace("-", " "), self.words)
         try:
             number = float(text)
         except ValueError as error:
@@ -47,9 +45,7 @@ def _worse(words: Sequence[str]) -> Callable[[Any, Any], bool]:
 MEASURES: Mapping[str, Measure] = {
     "recovered": Measure("at least so many samples recovered, by the truth", operator.ge),
     "share": Measure("at least this share of the samples recovered, by the truth", operator.ge),
-    "certain": Measure(
-        "at least so many samples that the certificate vouches for", lambda value, limit: value >= limit
-    ),
+    "certain": Measure("at least so many certified samples", operator.ge),
     "error": Measure("an error of at most so much, by the truth", operator.le),
     "closest": Measure("a sample with an error of at most so much, by the truth", operator.le),
     "predicted_error": Measure("a predicted error of at most so much", operator.le),
@@ -61,7 +57,7 @@ MEASURES: Mapping[str, Measure] = {
 
 @dataclass(frozen=True)
 class Threshold:
-    """A measure and how much of it is too much."""
+    """A measure, and the value from which on the audit fails."""
 
     measure: str
     limit: float | str
@@ -73,9 +69,7 @@ class Threshold:
         name = name.strip().replace("-", "_")
         if not separator:
             raise InputError(f"threshold {text!r} is not of the form measure=limit, as recovered=1")
-        if name not in MEASURES:
-            raise unknown_name("measure", name, MEASURES)
-        return cls(name, MEASURES[name].parse(limit.strip()))
+        return cls(one_of("measure", name, MEASURES), MEASURES[name].parse(limit.strip()))
 
     def reached_by(self, measured: Mapping[str, Any]) -> bool | None:
         """Whether an audit reached it; None if the audit could not measure that."""

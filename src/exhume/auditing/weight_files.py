@@ -1,29 +1,30 @@
-"""The door for weights: state dicts from safetensors or torch files that nobody vouches for; no code of theirs runs."""
+"""Weights from untrusted files: state dicts from safetensors or torch.save archives; no code of theirs is run."""
 
 from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from exhume import files
-from exhume.auditing.archives import ADVICE, check_archive
-from exhume.auditing.limits import DEFAULT_LIMIT, check_limit, size_limit
-from exhume.errors import FileError, brief
+from exhume.errors import FileError, InputError, brief
+from exhume.support import files
+from exhume.support.text import parse_bytes, size
 
+ADVICE = "save the weights alone, with torch.save(model.state_dict(), ...) or safetensors.torch.save_file"
+DEFAULT_LIMIT = "4GB"
 # Under these names checkpoints keep their state dict, beside optimisers, epochs and the like.
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
 # What DataParallel and torch.compile put before every name.
 PREFIXES = ("module.", "_orig_mod.")
 _ZIP_START = b"PK\x03\x04"
 _LONGEST_NAME = 512
-_SHOWN = 5
-# Numbers looked at in one go, so that checks need no memory beside that of the weights.
+# Numbers that are checked at a time.
 _PIECE = 2**22
 _COUNTABLE = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -41,24 +42,21 @@ class Weights:
     notes: tuple[str, ...] = ()
 
 
-def load_weights(path: str | Path, *, max_bytes: int | str = DEFAULT_LIMIT) -> dict[str, torch.Tensor]:
-    """Reads a state dict from safetensors or a torch.save archive without running anything that the file says."""
-    return read_weights(path, max_bytes=max_bytes).tensors
-
-
 def read_weights(path: str | Path, *, max_bytes: int | str = DEFAULT_LIMIT) -> Weights:
-    """Reads a state dict as `load_weights` does, and says which part of the file it is.
+    """Reads a state dict without running anything that the file says, and tells which part of the file it is.
 
     Args:
         path: a safetensors file, or a zip archive of torch.save that holds tensors and plain values only; a checkpoint
             may keep its state dict under one of `WRAPPINGS`, and all names may start with one of `PREFIXES`.
         max_bytes: limit of the file's size, and of the tensors' when unpacked; a number or "500MB".
     """
-    path, limit = Path(path).expanduser(), size_limit(max_bytes)
-    size = files.regular_size(path)
-    if size == 0:
+    path, limit = Path(path).expanduser(), parse_bytes(max_bytes, "--max-size")
+    if limit == 0:
+        raise InputError("--max-size 0 reads nothing; write for instance '500MB' or '4GiB'")
+    bytes_on_disk = files.regular_size(path)
+    if bytes_on_disk == 0:
         raise FileError(f"{path} is empty")
-    check_limit(path, "is", size, limit)
+    _check_limit(path, "has", bytes_on_disk, limit)
     try:
         with path.open("rb") as file:
             start = file.read(9)
@@ -68,7 +66,7 @@ def read_weights(path: str | Path, *, max_bytes: int | str = DEFAULT_LIMIT) -> W
     if start[8:] == b"{":
         tensors = files.read_tensors(path)
     elif start.startswith(_ZIP_START):
-        check_archive(path, limit)
+        _check_archive(path, limit)
         tensors, notes = _unwrapped(_torch_load(path), path)
     else:
         pickled = start[:1] == b"\x80"
@@ -78,6 +76,37 @@ def read_weights(path: str | Path, *, max_bytes: int | str = DEFAULT_LIMIT) -> W
     _check_numbers(path, tensors)
     tensors, renamed = _without_prefixes(tensors)
     return Weights(tensors, notes + renamed)
+
+
+def _check_archive(path: Path, limit: int) -> None:
+    """Refuses archives that torch.save did not write, or that would unpack to more than the limit."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            records, comment = archive.infolist(), archive.comment
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError, MemoryError) as error:
+        raise FileError(
+            f"{path} is not a readable torch.save archive (truncated or damaged?): {brief(error)}"
+        ) from error
+    _check_limit(path, "unpacks to", sum(record.file_size for record in records), limit)
+    names = [record.filename for record in records]
+    inner = {name.partition("/")[2] for name in names}
+    if "constants.pkl" in inner or any(name.startswith("code/") for name in inner):
+        raise FileError(f"{path} is a TorchScript archive, which holds code; {ADVICE}")
+    if "data.pkl" not in inner:
+        raise FileError(f"{path} is a zip file, but torch.save did not write it; {ADVICE}")
+    if comment or len(set(names)) < len(names) or any(record.compress_type for record in records):
+        raise FileError(
+            f"{path} has a comment, doubled or compressed records, which torch.save does not write; {ADVICE}"
+        )
+
+
+def _check_limit(path: Path, verb: str, count: int, limit: int) -> None:
+    """Refuses a file that has, or unpacks to, more bytes than the limit."""
+    if count > limit:
+        raise FileError(
+            f"{path} {verb} {size(count)} ({count} bytes), more than the limit of {size(limit)} ({limit} bytes); "
+            "raise it with --max-size if the file is what it should be"
+        )
 
 
 def _torch_load(path: Path) -> Any:
@@ -105,43 +134,31 @@ def _unwrapped(content: Any, path: Path) -> tuple[dict[str, torch.Tensor], tuple
         raise FileError(f"{path} holds a {type(content).__name__}, not a state dict; {ADVICE}")
     found = [name for name in WRAPPINGS if isinstance(content.get(name), Mapping)]
     if len(found) > 1:
-        raise FileError(f"{path} holds a state dict under each of {', '.join(found)}; save the one that is meant")
+        raise FileError(f"{path} holds several state dicts (under {', '.join(found)}); save only the one to be audited")
     if not found:
-        return _checked_names(content, path), ()
-    left_out = [brief(name, 40) for name in content if name != found[0]]
-    note = f"The state dict was taken from {found[0]!r}"
-    if left_out:
-        more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-        note += f"; left out: {', '.join(left_out[:_SHOWN])}{more}"
-    return _checked_names(content[found[0]], path), (f"{note}.",)
+        return _only_tensors(content, path), ()
+    left_out = brief(", ".join(brief(name, 40) for name in content if name != found[0]))
+    note = f"The state dict was taken from {found[0]!r}; left out: {left_out or 'nothing'}."
+    return _only_tensors(content[found[0]], path), (note,)
 
 
-def _checked_names(values: Mapping[Any, Any], path: Path) -> dict[str, torch.Tensor]:
-    """The mapping itself, if every name is a printable text and every value a tensor; detached."""
-    if not values:
-        raise FileError(f"{path} holds no tensors")
-    tensors = {}
+def _only_tensors(values: Mapping[Any, Any], path: Path) -> dict[str, torch.Tensor]:
+    """The mapping itself, detached, if every value is a tensor."""
     for name, value in values.items():
-        _check_name(name, path)
         if not isinstance(value, torch.Tensor):
-            raise FileError(f"{path} holds a {type(value).__name__} under {name!r}, not a tensor; {ADVICE}")
-        tensors[name] = value.detach()
-    return tensors
-
-
-def _check_name(name: object, path: Path) -> None:
-    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
-        raise FileError(
-            f"{path} names a tensor {brief(name, 40)!r}; valid: a printable text of at most {_LONGEST_NAME} characters"
-        )
+            kind = type(value).__name__
+            raise FileError(f"{path} holds a {kind} under {brief(name, 40)!r}, not a tensor; {ADVICE}")
+    return {name: value.detach() for name, value in values.items()}
 
 
 def _check_total(path: Path, tensors: Mapping[str, torch.Tensor], limit: int) -> None:
-    """Refuses layouts that cannot be attacked, and tensors of few bytes that repeat themselves to a huge size."""
+    """Refuses odd names, layouts that cannot be attacked, and tensors of few bytes that repeat to a huge size."""
     if not tensors:
         raise FileError(f"{path} holds no tensors")
     for name, tensor in tensors.items():
-        _check_name(name, path)
+        if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
+            valid = f"a printable text of at most {_LONGEST_NAME} characters"
+            raise FileError(f"{path} names a tensor {brief(name, 40)!r}; valid: {valid}")
         if tensor.layout != torch.strided or tensor.is_nested:
             kind = str(tensor.layout).removeprefix("torch.").replace("_", " ") if not tensor.is_nested else "nested"
             raise FileError(f"{path} holds {name!r} as a {kind} tensor; valid: dense ones (save tensor.to_dense())")
@@ -149,45 +166,25 @@ def _check_total(path: Path, tensors: Mapping[str, torch.Tensor], limit: int) ->
             raise FileError(f"{path} holds {name!r} as a quantised tensor; valid: plain ones (save .dequantize())")
         if tensor.device.type != "cpu":
             raise FileError(f"{path} holds {name!r} without its numbers (device {tensor.device.type})")
-    check_limit(path, "unpacks to", sum(each.numel() * each.element_size() for each in tensors.values()), limit)
+    _check_limit(path, "unpacks to", sum(each.numel() * each.element_size() for each in tensors.values()), limit)
 
 
 def _check_numbers(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     """Refuses NaN and infinite weights, by name."""
-    bad = [(name, count, tensor.numel()) for name, tensor in tensors.items() if (count := count_non_finite(tensor))]
-    if bad:
-        shown = "; ".join(f"{count} of {size} in {name!r}" for name, count, size in bad[:_SHOWN])
-        more = f"; and {len(bad) - _SHOWN} more tensors" if len(bad) > _SHOWN else ""
-        raise FileError(f"{path} holds numbers that are NaN or infinite: {shown}{more}; nothing can be audited")
+    wrong = {name: count for name, tensor in tensors.items() if (count := count_non_finite(tensor))}
+    if wrong:
+        shown = brief("; ".join(f"{count} of {tensors[name].numel()} in {name!r}" for name, count in wrong.items()))
+        raise FileError(f"{path} holds numbers that are NaN or infinite: {shown}; nothing can be audited")
 
 
 def count_non_finite(tensor: torch.Tensor) -> int:
-    """How many entries are NaN or infinite, found without a copy of the tensor."""
+    """How many entries are NaN or infinite; a slice at a time, so that no second copy of the weights is needed."""
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    if not tensor.is_floating_point() or tensor.numel() == 0:
+    if not tensor.is_floating_point():
         return 0
-    return sum(_non_finite(piece) for piece in _pieces(tensor))
-
-
-def _non_finite(piece: torch.Tensor) -> int:
-    if piece.dtype not in _COUNTABLE:
-        piece = piece.to(torch.float32)  # the 8-bit formats know few operations
-    low, high = torch.aminmax(piece)
-    if bool(torch.isfinite(low) & torch.isfinite(high)):
-        return 0
-    return int((~torch.isfinite(piece)).sum())
-
-
-def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The tensor in views of bounded size."""
-    if tensor.numel() <= _PIECE:
-        yield tensor
-    elif tensor.is_contiguous():
-        yield from tensor.view(-1).split(_PIECE)
-    else:
-        for part in tensor.unbind(0):
-            yield from _pieces(part)
+    wide = torch.float32 if tensor.dtype not in _COUNTABLE else tensor.dtype  # 8-bit formats know few operations
+    return sum(int((~torch.isfinite(part.to(wide))).sum()) for part in tensor.reshape(-1).split(_PIECE))
 
 
 def _without_prefixes(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

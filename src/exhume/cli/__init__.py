@@ -1,39 +1,86 @@
-"""The command line: parse, call, render."""
+"""The command line: each command parses its options, calls the library and prints the result.
+
+A command's module is imported when the command is used, so that `exhume --help` takes no longer than a small program.
+"""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from exhume.cli import attack, audit, compare, data, demo, law, report, reproduce, score, sweep, train, train_networks
 from exhume.errors import ExhumeError
+
+# Name of each command and the first sentence of its help. Command `name` is the function, or the group of commands
+# `app`, in exhume.cli.<name>; a test compares these sentences with theirs.
+COMMANDS = {
+    "demo": "Train a model on 20 handwritten digits, throw the digits away, and get them back from its weights.",
+    "law": "Forecast whether training data can be reconstructed from the weights, plan it, or verify the theory.",
+    "data": "List the data sets and where they were found; optionally download one.",
+    "train": "Train a victim and write its run folder.",
+    "attack": "Reconstruct the training data from the weights alone; the true data are not read.",
+    "score": "Score a reconstruction against the true data; writes score.json, and gallery.png for images.",
+    "compare": "Run several attacks on one victim and score them; writes compare.json, and compare.png for images.",
+    "report": "Write one page of HTML that works offline, readable by its owner alone: it may show training data.",
+    "audit": "Forecast, attack, certify, score and report: does this model carry its training set?",
+    "sweep": "Run grids of experiments.",
+    "reproduce": "Run figures of the paper and draw them: the paper's method and ours side by side.",
+}
+
+
+class LazyGroup(TyperGroup):
+    """Lists placeholders of its commands, which know their help; imports the command that is used."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name, in place of its placeholder."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(name), rest
+
+
+def load_command(name: str | None) -> Any:
+    """Imports a command and makes it one of the command line."""
+    module = import_module(f"exhume.cli.{name}")
+    found = getattr(module, "app", None)
+    if found is None:
+        found = typer.Typer(add_completion=False, rich_markup_mode=None)
+        found.command(name)(getattr(module, str(name)))
+    return typer.main.get_command(found)
+
 
 app = typer.Typer(
     name="exhume",
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Recover training data from trained weights, forecast when that is possible, and score the recovery.",
 )
-app.command("demo")(demo.demo)
-app.command("law")(law.law)
-app.command("data")(data.data)
-for kind in train_networks.KINDS:
-    train.app.command(kind.name)(train_networks.command_for(kind))
-app.add_typer(train.app, name="train")
-app.command("attack")(attack.attack)
-app.command("score")(score.score)
-app.command("compare")(compare.compare)
-app.command("report")(report.report)
-app.command("audit")(audit.audit)
-app.add_typer(sweep.app, name="sweep")
-app.command("reproduce")(reproduce.reproduce)
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import exhume
+
+        print(f"exhume {exhume.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _exhume(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Recover training data from trained weights, forecast when that is possible, and score the recovery."""
 
 
 def main() -> None:
-    """Runs the command line; errors that exhume foresees become one line and exit code 2."""
+    """Runs the command line; an error that exhume raises on purpose becomes one line and exit code 2."""
     try:
         app()
     except ExhumeError as error:
@@ -44,4 +91,4 @@ def main() -> None:
         sys.exit(130)
 
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "load_command", "main"]

@@ -5,19 +5,37 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from exhume.auditing import Audit, Audited, Settings, audit_all, audit_settings, read_settings, several
-from exhume.auditing.settings import ALL
-from exhume.auditing.thresholds import MEASURES
-from exhume.cli.options import parse_pairs, split_pair
-from exhume.cli.render import Json, progress_of, show
-from exhume.defences import DEFENCES, Outcome
+from exhume.cli.options import Json, split_pair
+from exhume.cli.render import attack_progress, seed_progress, show
 from exhume.errors import InputError
 
-_MEASURES = "; ".join(f"{name}: {measure.meaning}" for name, measure in MEASURES.items())
+if TYPE_CHECKING:
+    from exhume.auditing import Audit, Audited
+    from exhume.defences import Outcome
+
+# What --defence and --fail-on take: the names in exhume.defences.DEFENCES and in exhume.auditing.thresholds.MEASURES,
+# which need torch.
+DEFENCE_NAMES = ("rounding", "noise", "pruning", "coordinates", "ridge", "samples", "dp-sgd")
+MEASURES = {
+    "recovered": "at least so many samples recovered",
+    "share": "at least this share of the samples recovered",
+    "certain": "at least so many samples certified",
+    "error": "an error of at most so much",
+    "closest": "a sample with an error of at most so much",
+    "predicted_error": "a predicted error of at most so much",
+    "equations_per_unknown": "at least so many equations per unknown",
+    "verdict": "this verdict of the certificate or a more certain one",
+    "law": "this verdict of the law or a worse one",
+}
+_INITIAL = (
+    "Initial weights: a file, zero or unknown (default); seed:0-99999 finds the seed under which --model gives them, a "
+    "folder the checkpoint in it that the model was fine-tuned from."
+)
+_MEASURES = "; ".join(f"{name}: {meaning}" for name, meaning in MEASURES.items())
 
 
 def audit(
@@ -26,48 +44,47 @@ def audit(
         Path | None, typer.Argument(help="A YAML file of settings, of one model or of several under `models`.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Your code: a file and a factory in it, mymodel.py:build.")] = None,
-    architecture: Annotated[str | None, typer.Option(help="A known one: two-layer, mlp, resnet, vit.")] = None,
-    config: Annotated[list[str] | None, typer.Option(help="A setting of it, name=value; may be repeated.")] = None,
     run: Annotated[Path | None, typer.Option(help="A run folder made by `exhume train`.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Trained weights: safetensors or a torch state dict.")] = None,
-    initial: Annotated[
-        str | None, typer.Option(help="Weights before training: a file, zero or unknown (default).")
-    ] = None,
+    initial: Annotated[str | None, typer.Option(help=_INITIAL)] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes of the search for a seed; 1 by default.")] = None,
     head: Annotated[str | None, typer.Option(help="The layer to attack; the last linear one by default.")] = None,
-    input_shape: Annotated[str | None, typer.Option(help="Shape of one input, as 3,32,32.")] = None,
+    input_shape: Annotated[str | None, typer.Option(help="Shape of one input, for instance 3,32,32.")] = None,
     num_samples: Annotated[int | None, typer.Option(help="How many samples to look for.")] = None,
     truth: Annotated[
         Path | None, typer.Option(help="Training data, for the score alone: .npy, .npz, .csv, .safetensors, a folder.")
     ] = None,
-    labels: Annotated[Path | None, typer.Option(help="Their labels: .npy or .safetensors.")] = None,
-    held_out: Annotated[Path | None, typer.Option(help="Data that were not trained on.")] = None,
-    held_out_labels: Annotated[Path | None, typer.Option(help="Their labels.")] = None,
-    standardise: Annotated[
-        str | None, typer.Option(help="How columns of a .csv were standardised: none (default), or subset.")
+    labels: Annotated[Path | None, typer.Option(help="Labels of the training data: .npy or .safetensors.")] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="Samples of the same kind that were not trained on, as a baseline of the score.")
     ] = None,
+    held_out_labels: Annotated[Path | None, typer.Option(help="Labels of the held-out samples.")] = None,
+    standardise: Annotated[str | None, typer.Option(help="Standardisation of a .csv: none (default), subset.")] = None,
     label_column: Annotated[str | None, typer.Option(help="Which column of a .csv is the label.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Names of inputs that are records, without a .csv.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Names of the columns of records, separated by commas; a .csv has its own.")
+    ] = None,
     classes: Annotated[str | None, typer.Option(help="Names of the outputs, separated by commas.")] = None,
     know: Annotated[
-        list[str] | None, typer.Option(help="What else the attacker knows, name=value; may be repeated.")
+        list[str] | None, typer.Option(help="What else the attacker knows, name=value; repeatable.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="One attack; by default those that fit the model.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the attack's own randomness.")] = None,
-    budget_passes: Annotated[float | None, typer.Option(help="Feature passes at most; 20,000 by default.")] = None,
-    budget_seconds: Annotated[float | None, typer.Option(help="Seconds at most; 1,800 by default.")] = None,
+    method: Annotated[str | None, typer.Option(help="Name of one attack; by default those that fit the model.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the attack's own random numbers.")] = None,
+    budget_passes: Annotated[float | None, typer.Option(help="Most feature passes; 20,000 by default.")] = None,
+    budget_seconds: Annotated[float | None, typer.Option(help="Most seconds of the attacks; 1,800 by default.")] = None,
     defences: Annotated[
-        bool, typer.Option("--defences", help=f"Attack altered copies too: {', '.join(DEFENCES)}.")
+        bool, typer.Option("--defences", help=f"Attack altered copies too: {', '.join(DEFENCE_NAMES)}.")
     ] = False,
-    defence: Annotated[list[str] | None, typer.Option(help="One family of them; may be repeated.")] = None,
+    defence: Annotated[list[str] | None, typer.Option(help="Attack the copies of one family; repeatable.")] = None,
     fail_on: Annotated[
         list[str] | None, typer.Option(help=f"Exit with 1 if this is reached; may be repeated. {_MEASURES}.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What the report calls the model.")] = None,
-    redact: Annotated[bool, typer.Option("--redact", help="Blur pictures and withhold values.")] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the model in the report.")] = None,
+    redact: Annotated[bool, typer.Option("--redact", help="Blur images and leave out values in the report.")] = False,
     max_size: Annotated[str | None, typer.Option(help="Largest file that is opened; 4GB by default.")] = None,
     memory_budget: Annotated[str | None, typer.Option(help="Memory for activations; 4GB by default.")] = None,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the report and all behind it.")] = Path("audit"),
+    out: Annotated[Path, typer.Option(help="Folder of the report and the files that it is made from.")] = Path("audit"),
     json: Json = False,
 ) -> None:
     """Forecast, attack, certify, score and report: does this model carry its training set?
@@ -78,25 +95,26 @@ def audit(
     Example: exhume audit --model mymodel.py:build --weights w.safetensors --initial w0.safetensors
     --input-shape 1,8,8 --num-samples 12 --truth x.npy --fail-on recovered=1 --out audit
     """
-    said = _said(context.params)
-    if settings is None:
-        _one(audit_settings(Settings(**said), out, progress_of, _measured), json)
-        return
-    if said:
-        raise InputError(f"{', '.join(said)} beside a file of settings; write them into {settings}")
-    models = read_settings(settings)
+    from exhume.auditing import Settings, audit_all, audit_settings, read_settings
+
+    given = _given_options(context.params)
+    if settings is not None and given:
+        raise InputError(f"{', '.join(given)} beside a file of settings; valid: the options in {settings}, or no file")
+    models = [Settings(**given)] if settings is None else read_settings(settings)
     if len(models) == 1 and isinstance(models[0], Settings):
-        _one(audit_settings(models[0], out, progress_of, _measured), json)
-        return
-    _several(audit_all(models, out, progress_of, _measured, _told), out, json)
+        _show_one(audit_settings(models[0], out, attack_progress, _print_outcome, seed_progress), json)
+    else:
+        _show_several(audit_all(models, out, attack_progress, _print_outcome, _print_audit, seed_progress), out, json)
 
 
-def _said(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings among a command's options: those that were said, in the form that `Settings` takes."""
+def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the command that were given, in the form that `Settings` takes."""
+    from exhume.auditing import Settings
+    from exhume.auditing.settings import ALL, SEEDS
+
     initial, defences = options["initial"], options["defence"]
     forms = {
-        "config": parse_pairs(options["config"]),
-        "initial": initial if initial in (None, "zero", "unknown") else Path(initial),
+        "initial": initial if initial in (None, "zero", "unknown") or initial.startswith(SEEDS) else Path(initial),
         "know": dict(split_pair(each) for each in options["know"] or []),
         "defences": (ALL,) if options["defences"] else tuple(defences or ()),
         "fail_on": tuple(options["fail_on"] or ()),
@@ -105,7 +123,7 @@ def _said(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if not (value is None or value is False or value in ((), {}))}
 
 
-def _one(audited: Audit, json: bool) -> None:
+def _show_one(audited: Audit, json: bool) -> None:
     assert audited.folder is not None
     page = audited.folder / "report.html"
     show(f"{audited.summary()}\n  report: {page}", {"report": str(page), **audited.to_json()}, json)
@@ -113,28 +131,27 @@ def _one(audited: Audit, json: bool) -> None:
         raise typer.Exit(1 if audited.exceeded else 2)
 
 
-def _measured(outcome: Outcome) -> None:
-    """One altered copy, on standard error."""
-    found = f"{outcome.recovered} of {outcome.num_samples} recovered" if outcome.recovered is not None else "not told"
+def _print_outcome(outcome: Outcome) -> None:
+    """Prints what was recovered from one altered copy, on standard error."""
+    found = f"{outcome.recovered} of {outcome.num_samples} recovered" if outcome.recovered is not None else "not scored"
     print(f"{outcome.defence}, {outcome.setting}: {outcome.reason or found}", file=sys.stderr)
 
 
-def _told(each: Audited) -> None:
-    """One line of a long run, on standard error."""
+def _print_audit(each: Audited) -> None:
+    """Prints where the report of one of several models is, on standard error."""
     print(f"{each.name}: {each.reason or each.folder / 'report.html'}", file=sys.stderr)
 
 
-def _several(done: list[Audited], out: Path, json: bool) -> None:
+def _show_several(done: list[Audited], out: Path, json: bool) -> None:
+    from exhume.auditing.batch import PAGE
+
     broken = [each for each in done if each.audit is None]
     lines = [each.audit.summary() if each.audit else f"{each.name}: not audited: {each.reason}" for each in done]
-    lines.append(f"{len(done) - len(broken)} of {len(done)} models audited; all of them: {out / several.PAGE}")
-    show("\n".join(lines), {"models": [_line(each) for each in done]}, json)
+    lines.append(f"{len(done) - len(broken)} of {len(done)} models audited; all of them: {out / PAGE}")
+    models = [each.to_json() | {"measured": each.audit.to_json()["measured"] if each.audit else None} for each in done]
+    show("\n".join(lines), {"models": models}, json)
     audits = [each.audit for each in done if each.audit]
     if broken or any(each.unmeasured for each in audits):
         raise typer.Exit(2)
     if not all(each.passed for each in audits):
         raise typer.Exit(1)
-
-
-def _line(each: Audited) -> dict[str, Any]:
-    return each.to_json() | {"measured": each.audit.to_json()["measured"] if each.audit else None}

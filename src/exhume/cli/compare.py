@@ -1,83 +1,71 @@
-"""`exhume compare`: several attacks on one victim, one table and one gallery."""
+"""`exhume compare`: several attacks on one victim, in one table and one gallery."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from exhume import attacks, files
-from exhume.attacks import Attack
-from exhume.cli.attack import AllowUnderdetermined, BudgetPasses, BudgetSeconds, Device, MemoryBudget, Seed, run_attack
-from exhume.cli.knowing import Forget, Know, NumSamples, assume
-from exhume.cli.options import parse_pairs
-from exhume.cli.render import Json, show
-from exhume.cli.score import judge, picture_of
-from exhume.comparison import GOOD_SSIM, Entry, earlier, table
-from exhume.errors import ExhumeError, InputError, unknown_name
-from exhume.gallery import as_shown, save_comparison
-from exhume.runs import RunFolder, Secret
-from exhume.target import Target
+from exhume.cli.attack import run_attack
+from exhume.cli.options import ATTACK_NAMES, AttackOptions, Json, parse_pairs, with_option_groups
+from exhume.cli.render import show
+from exhume.cli.score import score_result
+from exhume.errors import ExhumeError, FileError, InputError, unknown_name
 
-_COLUMNS = 12  # pictures in a row of the gallery
+if TYPE_CHECKING:
+    from exhume.attacks import Attack
+    from exhume.data import Dataset
+    from exhume.run_folder import RunFolder
+    from exhume.scoring.comparison import Entry
+    from exhume.target.target import Target
 
 
+@with_option_groups
 def compare(
     run: Annotated[Path, typer.Argument(help="Run folder made by `exhume train`.")],
+    *,
     methods: Annotated[
-        str | None, typer.Option(help=f"Separated by commas; by default all: {', '.join(attacks.ATTACKS)}.")
+        str | None, typer.Option(help=f"Separated by commas; by default all: {', '.join(ATTACK_NAMES)}.")
     ] = None,
-    num_samples: NumSamples = None,
-    know: Know = None,
-    forget: Forget = None,
-    seed: Seed = 0,
-    budget_passes: BudgetPasses = float("inf"),
-    budget_seconds: BudgetSeconds = float("inf"),
+    options: AttackOptions,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep results of the same settings, and continue interrupted attacks.")
     ] = False,
-    allow_underdetermined: AllowUnderdetermined = False,
     option: Annotated[
         list[str] | None, typer.Option(help="An option of one method, as method.name=value; may be repeated.")
     ] = None,
-    memory_budget: MemoryBudget = "4GB",
-    device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Run several attacks on one victim and score them; writes compare.json, and compare.png for pictures.
+    """Run several attacks on one victim and score them; writes compare.json, and compare.png for images.
 
-    The truth is opened only after the last attack. An attack that cannot be run on this victim is listed with the
-    reason. Exit code 1 if none could be run.
+    The true data are read only after the last attack. An attack that cannot run on this victim is listed with the
+    reason. Exit code 1 if none could run.
 
     Example: exhume compare runs/a --methods exact,descent --budget-passes 2000
     """
-    for name, budget in (("passes", budget_passes), ("seconds", budget_seconds)):
+    from exhume.run_folder import RunFolder
+
+    for name, budget in (("--budget-passes", options.budget_passes), ("--budget-seconds", options.budget_seconds)):
         if not budget > 0:
-            raise InputError(f"the budget of {name} must be positive, got {budget}")
-    folder, chosen = RunFolder(run), _chosen(methods, option)
-    target = assume(folder.load_target(memory_budget=memory_budget, device=device), know, forget, num_samples)
-    settings: dict[str, Any] = {
-        "seed": seed,
-        "max_passes": budget_passes,
-        "max_seconds": budget_seconds,
-        "resume": resume,
-    }
-    entries = [
-        _attacked(folder, each, target, allow_underdetermined=allow_underdetermined, **settings) for each in chosen
-    ]
+            raise InputError(f"{name} is {budget}; valid: a positive number")
+    folder, chosen = RunFolder(run), _build_attacks(methods, option)
+    target, settings = options.load_target(folder), options.settings() | {"resume": resume}
+    entries = [_attack(folder, each, target, settings) for each in chosen]
     secret = folder.load_secret() if folder.holds_secret else None
-    entries = [_scored(folder, entry, target, secret) for entry in entries]
-    value, text = _record(folder, entries, target, secret)
+    entries = [_score(folder, entry, target, secret) for entry in entries]
+    value, text = _write(folder, entries, target, secret)
     show(text, {"folder": str(folder.path), **value}, json)
     if all(entry.result is None for entry in entries):
         raise typer.Exit(1)
 
 
-def _chosen(methods: str | None, pairs: list[str] | None) -> list[Attack]:
+def _build_attacks(methods: str | None, pairs: list[str] | None) -> list[Attack]:
     """The attacks by name, each with its own options."""
+    from exhume import attacks
+
     names = list(attacks.ATTACKS) if methods is None else [name.strip() for name in methods.split(",")]
     names = list(dict.fromkeys(names))
     for name in names:
@@ -94,38 +82,45 @@ def _chosen(methods: str | None, pairs: list[str] | None) -> list[Attack]:
     return [attacks.build(name, options[name]) for name in names]
 
 
-def _attacked(
-    folder: RunFolder, chosen: Attack, target: Target, *, seed: int, max_passes: float, resume: bool, **more: Any
-) -> Entry:
-    """The result of an attack, an earlier one if it may be kept, or the reason why there is none."""
-    kept = earlier(folder, chosen, target, seed=seed, max_passes=max_passes) if resume else None
-    if kept is not None:
-        return Entry(chosen.name, kept, reused=True)
+def _attack(folder: RunFolder, chosen: Attack, target: Target, settings: dict[str, Any]) -> Entry:
+    """Runs an attack, or takes an earlier result of the same settings; an attack that refuses has a reason instead."""
+    from exhume.scoring.comparison import Entry, same_run
+
+    if settings["resume"]:
+        with suppress(FileError):
+            kept = folder.load_result(chosen.name)
+            if same_run(kept, chosen, target, seed=settings["seed"], max_passes=settings["max_passes"]):
+                return Entry(chosen.name, kept, reused=True)
     try:
-        result = run_attack(folder, chosen, target, seed=seed, max_passes=max_passes, resume=resume, **more)
+        return Entry(chosen.name, run_attack(folder, chosen, target, **settings))
     except ExhumeError as error:
         return Entry(chosen.name, reason=str(error))
-    return Entry(chosen.name, result)
 
 
-def _scored(folder: RunFolder, entry: Entry, target: Target, secret: Secret | None) -> Entry:
-    """The entry with its score; only here the truth is read."""
+def _score(folder: RunFolder, entry: Entry, target: Target, secret: Dataset | None) -> Entry:
+    """The entry with its score, or with the reason why it has none."""
     if entry.result is None:
         return entry
     if secret is None:
-        return replace(entry, reason="the truth is not in the run folder")
+        return replace(entry, reason="the run folder does not hold the true data")
     try:
-        return replace(entry, score=judge(folder, entry.result, target, secret)[0])
+        return replace(entry, score=score_result(folder, entry.result, target, secret)[0])
     except ExhumeError as error:
         return replace(entry, reason=str(error))
 
 
-def _record(
-    folder: RunFolder, entries: Sequence[Entry], target: Target, secret: Secret | None
+def _write(
+    folder: RunFolder, entries: list[Entry], target: Target, secret: Dataset | None
 ) -> tuple[dict[str, Any], str]:
     """Writes compare.json and compare.png; returns the JSON value and the text."""
+    from exhume.scoring.comparison import GOOD_SSIM, table
+    from exhume.scoring.gallery import draw_comparison
+    from exhume.support import files
+
     json_file, gallery = folder.comparison
-    drawn = secret is not None and _draw(gallery, entries, secret)
+    drawn = False
+    if secret is not None and secret.picture is not None:
+        drawn = draw_comparison(gallery, entries, secret.inputs, secret.picture.to_pictures)
     if not drawn:
         gallery.unlink(missing_ok=True)
     value = {
@@ -139,26 +134,3 @@ def _record(
     files.write_json(json_file, value)
     text = [table(entries), target.knowledge.sentence(), *([f"pictures: {gallery}"] if drawn else [])]
     return value, "\n".join(text)
-
-
-def _draw(path: Path, entries: Sequence[Entry], secret: Secret) -> bool:
-    """Draws the first samples that were looked for, and what each attack made of them; False if there is nothing."""
-    picture = picture_of(secret)
-    lines, known, borrowed = {}, set(), set()
-    for entry in entries:
-        if entry.result is not None and entry.score is not None:
-            shown = as_shown(entry.result, entry.score, secret.inputs)
-            signed = entry.result.signs_determined
-            recovered = entry.score.recovered if signed else entry.score.recovered_up_to_sign
-            label = f"{entry.method}\n{recovered} of {entry.score.num_samples}"
-            lines[label if signed else f"{label}\nup to sign"] = shown
-            known |= set(entry.score.known)
-            borrowed |= set(shown.borrowed)
-    if picture is None or not lines:
-        return False
-    sought = [index for index in range(len(secret.inputs)) if index not in known]
-    title = f"{min(_COLUMNS, len(sought))} of {len(sought)} samples, and how many each attack recovered of all"
-    if borrowed:
-        title += f"; {' and '.join(sorted(borrowed))} that it leaves open are the truth's"
-    save_comparison(path, secret.inputs, lines, picture.to_pictures, indices=sought[:_COLUMNS], title=title)
-    return True

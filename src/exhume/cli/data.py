@@ -1,50 +1,41 @@
-"""`exhume data`: the data sets there are, and fetching the one that can be fetched."""
+"""`exhume data`: list the data sets, and download the one that can be downloaded."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from exhume import data as data_sets
-from exhume.cli.render import Json, show
+from exhume.cli.options import Json
+from exhume.cli.render import progress, show
 from exhume.errors import unknown_name
-
-_FETCHABLE = {"cifar10": data_sets.fetch_cifar10}
+from exhume.support.text import size
 
 
 def data(
-    fetch: Annotated[str | None, typer.Option(help="Download a data set into the cache folder: cifar10.")] = None,
+    fetch: Annotated[str | None, typer.Option(help="Download a data set into the data folder: cifar10.")] = None,
     json: Json = False,
 ) -> None:
     """List the data sets and where they were found; optionally download one.
 
     Example: exhume data --fetch cifar10
     """
+    from exhume import data as data_sets
+
+    downloads = {"cifar10": data_sets.fetch_cifar10}
+    home = data_sets.data_home()
     if fetch is not None:
-        if fetch not in _FETCHABLE:
-            raise unknown_name("data set to fetch", fetch, _FETCHABLE)
-        with _download_bar(f"fetching {fetch}") as report:
-            _FETCHABLE[fetch](data_sets.data_home(), progress=report)
+        if fetch not in downloads:
+            raise unknown_name("data set to fetch", fetch, downloads)
+        with progress(f"fetching {fetch}") as update:
+            downloads[fetch](
+                home, progress=lambda done, total: update(done, total or done, f"{size(done)} of {size(total or done)}")
+            )
     infos = data_sets.available()
-    lines = [f"data folder: {data_sets.data_home()} (set EXHUME_DATA to change it)"]
+    lines = [f"data folder: {home} (set EXHUME_DATA to change it)"]
     for info in infos:
         lines += [f"  {info.name:<14} {info.summary}", f"  {'':<14} {info.location}"]
         if not info.found:
             lines.append(f"  {'':<14} to get it: {info.how_to_get}")
-    show("\n".join(lines), {"home": str(data_sets.data_home()), "data": [asdict(info) for info in infos]}, json)
-
-
-@contextmanager
-def _download_bar(label: str) -> Iterator[Callable[[int, int | None], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    show("\n".join(lines), {"home": str(home), "data": [asdict(info) for info in infos]}, json)

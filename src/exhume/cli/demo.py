@@ -1,4 +1,4 @@
-"""`exhume demo`: training pictures out of a model's weights, in a minute, with nothing to prepare."""
+"""`exhume demo`: recover training images from a model's weights, in a minute, with nothing to prepare."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from typing import Annotated
 
 import typer
 
-from exhume import attacks, data, files
 from exhume.cli.attack import run_attack
-from exhume.cli.render import Json, show
+from exhume.cli.options import Json
+from exhume.cli.render import show
 from exhume.cli.score import score_run
 from exhume.cli.train import write_run
 from exhume.law import forecast
-from exhume.runs import RunFolder
-from exhume.victims import RandomFeatures
 
 SAMPLES = 20
 RATIO = 5
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the model, the reconstruction and the pictures.")] = Path(
-        "demo"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the model, the samples and the pictures.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of the model and of the attack.")] = 0,
     json: Json = False,
 ) -> None:
@@ -31,6 +27,11 @@ def demo(
 
     Example: exhume demo --out demo
     """
+    from exhume import attacks, data
+    from exhume.run_folder import RunFolder
+    from exhume.support import files
+    from exhume.victims import RandomFeatures
+
     training = data.load("digits", samples=SAMPLES)
     width = RATIO * training.input_dim * training.num_samples
     victim = RandomFeatures(num_features=width, seed=seed).fit(training.inputs, training.labels)

@@ -1,44 +1,59 @@
-"""`exhume law`: what the law says of given sizes, what an attack would cost, and numerical tests of the theory."""
+"""`exhume law`: forecast from sizes, cost of an attack, and numerical tests of the theory."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import textwrap
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exhume.cli import law_cost
-from exhume.cli.law_verify import verify_law
-from exhume.cli.options import whole
-from exhume.cli.render import Json, show
+from exhume.cli.options import Json, parse_whole
+from exhume.cli.render import cell, progress, show
 from exhume.errors import InputError
 from exhume.law import Forecast, forecast
+from exhume.support.text import table
+
+if TYPE_CHECKING:
+    from exhume.research.theory import Check
+
+_COLUMNS = 110  # to which the statements of --verify are wrapped
+_HARDWARE = ("--flops", "--bandwidth", "--memory", "--processes", "--network", "--drawing")
+_MODEL = ("--parameters", "--dim", "--samples", "--outputs", "--activation")
+# The options of each form of the command.
+_OPTIONS = {
+    "a forecast": (*_MODEL, "--known-samples", "--subspace-dim", "--norms-known"),
+    "--cost": (*_MODEL, *_HARDWARE),
+    "--verify": ("--seed",),
+}
 
 
 def law(
-    parameters: Annotated[str | None, typer.Option(help="Weights of the trained layer, p; 3e6 is understood.")] = None,
+    context: typer.Context,
+    parameters: Annotated[str | None, typer.Option(help="Weights of the trained layer, p; may be written 3e6.")] = None,
     dim: Annotated[str | None, typer.Option(help="Input dimension, d.")] = None,
     samples: Annotated[str | None, typer.Option(help="Training samples, n.")] = None,
     outputs: Annotated[int, typer.Option(help="Outputs of the layer, k.")] = 1,
-    activation: Annotated[str, typer.Option(help="Activation: it decides whether norms count as unknowns.")] = "relu",
-    known_samples: Annotated[str, typer.Option(help="How many of the samples the attacker holds already.")] = "0",
+    activation: Annotated[
+        str, typer.Option(help="Activation: whether norms are unknowns, and how many features a sample uses.")
+    ] = "relu",
+    known_samples: Annotated[str, typer.Option(help="How many of the samples the attacker knows already.")] = "0",
     subspace_dim: Annotated[
-        str | None, typer.Option(help="Dimension of a known subspace with the samples in it; it stands in for d.")
+        str | None, typer.Option(help="Dimension of a known subspace that contains the samples; it replaces d.")
     ] = None,
     norms_known: Annotated[bool, typer.Option("--norms-known", help="The norms of the samples are known.")] = False,
-    cost: Annotated[
-        bool, typer.Option("--cost", help="Predict passes, operations, memory and time of the exact attack.")
-    ] = False,
-    table: Annotated[bool, typer.Option("--table", help="With --cost: known data sets, up to ImageNet.")] = False,
-    flops: law_cost.Flops = None,
-    bandwidth: law_cost.Bandwidth = None,
-    memory: law_cost.MemoryOf = None,
-    processes: law_cost.Processes = None,
-    network: law_cost.Network = None,
-    drawing: law_cost.Drawing = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Test numerically what the theorems rest on; takes no sizes.")
-    ] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of --verify; 0 unless given.")] = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Predict passes, memory and time of the exact attack.")] = False,
+    flops: Annotated[
+        str | None, typer.Option(help="With --cost: float32 operations per second of one process, such as 20e12.")
+    ] = None,
+    bandwidth: Annotated[str | None, typer.Option(help="With --cost: bytes a process reads per second.")] = None,
+    memory: Annotated[str | None, typer.Option(help="With --cost: memory of one process, such as 80GB.")] = None,
+    processes: Annotated[str | None, typer.Option(help="With --cost: how many processes share the work.")] = None,
+    network: Annotated[str | None, typer.Option(help="With --cost: bytes a process sends per second.")] = None,
+    drawing: Annotated[
+        str | None, typer.Option(help="With --cost: numbers of V that one process draws per second; 1e9 by default.")
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Test numerically what the theorems rest on.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of --verify; 0 by default.")] = None,
     json: Json = False,
 ) -> None:
     """Forecast whether training data can be reconstructed from the weights, plan it, or verify the theory.
@@ -49,75 +64,54 @@ def law(
 
     Example: exhume law --verify
     """
-    sizes = {"--parameters": parameters, "--dim": dim, "--samples": samples}
-    stated = law_cost.Stated(flops, bandwidth, memory, processes, network, drawing)
-    knowing = {
-        "--known-samples": known_samples != "0",
-        "--subspace-dim": subspace_dim is not None,
-        "--norms-known": norms_known,
-    }
-    others = {"--outputs": outputs != 1, "--activation": activation != "relu", **knowing}
-    _check_form(verify, cost, table, seed, [option for option, size in sizes.items() if size is not None], stated)
-    _check_fixed("--verify" if verify else "--table" if table else None, _given(others))
+    form = "--verify" if verify else "--cost" if cost else "a forecast"
+    _check_options(context, form)
     if verify:
-        verify_law(seed or 0, json)
-    elif cost and table:
-        law_cost.cost_table(stated, json)
-    elif cost:
-        _check_planned(sizes, _given(knowing))
-        law_cost.cost_of(*_numbers(sizes), outputs, activation, stated, json)
-    else:
-        p, d, n = _numbers(sizes)
-        result = forecast(
-            p,
-            d,
-            n,
-            num_outputs=outputs,
-            activation=activation,
-            known_samples=whole(known_samples, "--known-samples", least=0),
-            subspace_dim=None if subspace_dim is None else whole(subspace_dim, "--subspace-dim", least=1),
-            norms_known=norms_known,
-        )
-        show(_text(result), result.to_json(), json)
+        _verify(seed or 0, json)
+        return
+    p, d, n = _sizes({"--parameters": parameters, "--dim": dim, "--samples": samples})
+    if cost:
+        from exhume.cli.law_cost import show_cost  # imports torch
+
+        hardware = {option: context.params[option.removeprefix("--")] for option in _HARDWARE}
+        show_cost((p, d, n, outputs), activation, hardware, json)
+        return
+    result = forecast(
+        p,
+        d,
+        n,
+        num_outputs=outputs,
+        activation=activation,
+        known_samples=parse_whole(known_samples, "--known-samples", least=0),
+        subspace_dim=None if subspace_dim is None else parse_whole(subspace_dim, "--subspace-dim", least=1),
+        norms_known=norms_known,
+    )
+    show(_text(result), result.to_json(), json)
 
 
-def _check_form(
-    verify: bool, cost: bool, table: bool, seed: int | None, sizes: list[str], stated: law_cost.Stated
-) -> None:
-    """Refuse options that belong to another form of the command."""
-    if verify and cost:
-        raise InputError("--cost and --verify were both given; valid: one of them")
-    if verify and sizes:
-        raise InputError(f"--verify was given {', '.join(sizes)}; valid: no sizes, it chooses its own")
-    if table and sizes:
-        raise InputError(f"--table was given {', '.join(sizes)}; valid: no sizes, it has its own")
-    if seed is not None and not verify:
-        raise InputError(f"--seed is {seed} without --verify; a forecast has no seed")
-    misplaced = [*(["--table"] if table else []), *stated.given]
-    if misplaced and not cost:
-        raise InputError(f"{', '.join(misplaced)} without --cost; valid: exhume law --cost {' '.join(misplaced)} ...")
+def _check_options(context: typer.Context, form: str) -> None:
+    """Refuses options that this form of the command does not use."""
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in context.params
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    ]
+    misplaced = [option for option in given if option not in (form, *_OPTIONS[form], "--json")]
+    if misplaced:
+        owner = next((each for each in _OPTIONS if misplaced[0] in _OPTIONS[each]), None)
+        belongs = f" ({misplaced[0]} belongs to {owner})" if owner else ""
+        raise InputError(f"{form} does not take {', '.join(misplaced)}{belongs}; valid: {', '.join(_OPTIONS[form])}")
 
 
-def _check_fixed(form: str | None, given: list[str]) -> None:
-    """Refuse options that a form with problems of its own would ignore."""
-    if form is not None and given:
-        raise InputError(f"{form} was given {', '.join(given)}; valid: none of them, it has its own problems")
-
-
-def _check_planned(sizes: dict[str, str | None], knowing: list[str]) -> None:
-    """Refuse what no plan can be made of."""
-    if knowing:
-        raise InputError(
-            f"{', '.join(knowing)} cannot be combined with --cost: only attacks without such knowledge are planned"
-        )
-    missing = [option for option, size in sizes.items() if size is None]
+def _sizes(texts: dict[str, str | None]) -> tuple[int, int, int]:
+    """p, d and n, all of which are needed."""
+    missing = [option for option, text in texts.items() if text is None]
     if missing:
-        raise InputError(f"missing {', '.join(missing)}; valid: all three, or exhume law --cost --table")
-
-
-def _given(options: dict[str, bool]) -> list[str]:
-    """The options that were given."""
-    return [option for option, given in options.items() if given]
+        raise InputError(
+            f"missing {', '.join(missing)}; valid: {', '.join(texts)}, each with a whole number, or --verify alone"
+        )
+    p, d, n = (parse_whole(text or "", option, least=1) for option, text in texts.items())
+    return p, d, n
 
 
 def _text(result: Forecast) -> str:
@@ -125,6 +119,9 @@ def _text(result: Forecast) -> str:
         result.sentence,
         f"  equations               {result.equations}",
         f"  unknowns                {result.unknowns}",
+        f"  equations per sample    {result.equations_per_sample}",
+        f"  unknowns per sample     {result.unknowns_per_sample}",
+        f"  binding count           {result.binding}",
         f"  p / (d n)               {result.ratio:.4g}",
         f"  verdict                 {result.verdict}",
         f"  fewest parameters       {result.smallest_parameters}",
@@ -134,14 +131,32 @@ def _text(result: Forecast) -> str:
     return "\n".join(lines)
 
 
-def _numbers(sizes: dict[str, str | None]) -> tuple[int, int, int]:
-    """p, d and n, all of which are needed."""
-    p, d, n = (_required(option, size) for option, size in sizes.items())
-    return p, d, n
+def _verify(seed: int, as_json: bool) -> None:
+    """Runs the checks of the theory and prints them; exit code 1 if one of them fails."""
+    from exhume.research.theory import verify
+
+    with progress("checking the theory") as update:
+        checks = verify(seed, lambda done, total: update(done, total, f"{done} of {total} checks"))
+    holding = sum(check.passed for check in checks)
+    text = [*map(_describe, checks), f"{holding} of {len(checks)} statements hold (seed {seed})."]
+    passed = holding == len(checks)
+    show("\n\n".join(text), {"checks": [check.to_json() for check in checks], "passed": passed}, as_json)
+    if not passed:
+        raise typer.Exit(1)
 
 
-def _required(option: str, value: str | None) -> int:
-    """The whole number given for an option that a forecast cannot do without."""
-    if value is None:
-        raise InputError(f"missing option {option}; valid: {option} with a whole number, or --verify alone")
-    return whole(value, option, least=1)
+def _describe(check: Check) -> str:
+    """Name and statement, table, and whether the statement holds."""
+    words = [any(isinstance(value, str) for value in column) for column in zip(*check.rows, strict=True)]
+    left = [*words, False].index(False)  # leading columns of words
+    rows = table(check.columns, [[cell(value, ".4g") for value in row] for row in check.rows], left=left)
+    verdict = "holds" if check.passed else "does not hold"
+    if check.predicted is None:
+        conclusion = f"{verdict} (tolerance {check.tolerance:.0e})"
+    else:
+        fitted = "none" if check.fitted is None else f"{check.fitted:.3f}"
+        conclusion = (
+            f"fitted exponent {fitted}, predicted {check.predicted:g} (tolerance {check.tolerance:g}): {verdict}"
+        )
+    statement = textwrap.wrap(f"{check.name}: {check.statement}", _COLUMNS, subsequent_indent="  ")
+    return "\n".join([*statement, textwrap.indent(rows, "  "), f"  {conclusion}"])

@@ -1,188 +1,124 @@
-"""`exhume law --cost`: what an attack would take, as a page for people or one JSON object."""
+"""`exhume law --cost`: passes, memory and time of an attack, as text or as one JSON object."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-import typer
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from exhume.cli.law_cost_page import counted, page_of
-from exhume.cli.options import whole
+from exhume.cli.options import parse_whole
 from exhume.cli.render import show
 from exhume.errors import InputError
-from exhume.features.gaussian import parse_bytes
-from exhume.planning import Hardware, Outlook, outlook, plan
+from exhume.law import GREY_ZONE
+from exhume.planning import Cost, Hardware, Plan, plan
+from exhume.planning.cost import HALF, KEPT, TOO_LARGE
 from exhume.planning.passes import law_of_passes
-from exhume.planning.words import duration, number, size
+from exhume.support.text import long_duration, parse_bytes, plural, rate, size
 
-Flops = Annotated[
-    str | None, typer.Option(help="With --cost: float32 operations a second of one process, for instance 20e12.")
-]
-Bandwidth = Annotated[str | None, typer.Option(help="With --cost: bytes a second that one process reads from memory.")]
-MemoryOf = Annotated[str | None, typer.Option(help="With --cost: memory of one process, for instance 80GB.")]
-Processes = Annotated[str | None, typer.Option(help="With --cost: processes that share the work; 1 unless given.")]
-Network = Annotated[str | None, typer.Option(help="With --cost: bytes a second from one process to the others.")]
-Drawing = Annotated[
-    str | None, typer.Option(help="With --cost: numbers of V that one process draws in a second; 1e9 unless given.")
-]
-
-_LEAST_MEMORY = 10**6
+_LEAST_MEMORY = 10**6  # bytes
+_DEFAULT_BUDGET = 4 * 10**9  # bytes for V, unless --memory-budget is given
+_BUDGET_STEP = 10**8  # bytes, to which budgets are rounded
+# Equations per unknown below which the attack often fails (python -m benches success_curve).
+_OFTEN_FAILS = 1.5
+# Speeds that may be stated, with an example of each.
+_EXAMPLES = {"--flops": "20e12", "--bandwidth": "1.5e12", "--network": "25e9", "--drawing": "1e9"}
 
 
-@dataclass(frozen=True)
-class Stated:
-    """Hardware as it was written on the command line; an option that was not given is None."""
-
-    flops: str | None
-    bandwidth: str | None
-    memory: str | None
-    processes: str | None
-    network: str | None
-    drawing: str | None
-
-    @property
-    def given(self) -> list[str]:
-        """The options that were given."""
-        return [f"--{name}" for name, value in vars(self).items() if value is not None]
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether nothing was stated, or the memory alone."""
-        return self.given in ([], ["--memory"])
-
-    @property
-    def assumes_drawing(self) -> bool:
-        """Whether hardware was stated, but not how fast it draws V."""
-        return not self.is_measured and self.drawing is None
-
-    def hardware(self) -> Hardware | None:
-        """What was stated; None if nothing was, or the memory alone: then this machine is measured."""
-        memory = self.bytes_of_memory  # a mistake is told before anything is measured
-        if self.is_measured:
-            return None
-        missing = [f"--{name}" for name in ("flops", "bandwidth", "memory") if getattr(self, name) is None]
-        processes = 1 if self.processes is None else whole(self.processes, "--processes", least=1)
-        if processes > 1 and self.network is None:
-            missing.append("--network")
-        if missing:
-            raise InputError(
-                f"{', '.join(self.given)} without {', '.join(missing)}; valid: --flops, --bandwidth and --memory "
-                "together (with --processes above 1 also --network), or none of them to measure this machine"
-            )
-        hardware = Hardware(
-            "the stated hardware" if processes == 1 else f"the stated hardware ({processes:,} processes)",
-            flops=_positive("--flops", self.flops, "20e12"),
-            bandwidth=_positive("--bandwidth", self.bandwidth, "1.5e12"),
-            memory=memory or 0,
-            processes=processes,
-            network=None if self.network is None else _positive("--network", self.network, "25e9"),
-        )
-        if self.drawing is None:
-            return hardware
-        return replace(hardware, drawing=_positive("--drawing", self.drawing, "1e9"))
-
-    @property
-    def bytes_of_memory(self) -> int | None:
-        """--memory in bytes."""
-        return None if self.memory is None else _memory(self.memory)
-
-
-def cost_of(
-    parameters: int, dim: int, samples: int, outputs: int, activation: str, stated: Stated, as_json: bool
+def show_cost(
+    sizes: tuple[int, int, int, int], activation: str, stated: Mapping[str, str | None], as_json: bool
 ) -> None:
-    """Prints the plan of one attack."""
-    planned = plan(parameters, dim, samples, outputs, stated.hardware(), activation)
-    if stated.given == ["--memory"]:
-        hardware = replace(planned.hardware, memory=stated.bytes_of_memory or 0)
-        planned = plan(parameters, dim, samples, outputs, hardware, activation)
-    show(page_of(planned, stated.assumes_drawing), planned.to_json(), as_json)
+    """Prints the plan of one attack.
+
+    Args:
+        sizes: p, d, n and the number of outputs.
+        activation: of the features.
+        stated: --flops, --bandwidth and so on as they were written; None where not given.
+        as_json: whether to print JSON.
+    """
+    p, d, n, outputs = sizes
+    given = [option for option, text in stated.items() if text is not None]
+    memory = stated["--memory"]
+    limit = None if memory is None else _parse_memory(memory)  # a mistake is reported before anything is measured
+    if given in ([], ["--memory"]):
+        planned = plan(p, d, n, outputs, None, activation)
+        if limit is not None:
+            planned = plan(p, d, n, outputs, replace(planned.hardware, memory=limit), activation)
+        drawing_is_assumed = False
+    else:
+        planned = plan(p, d, n, outputs, _stated_hardware(stated, given, limit), activation)
+        drawing_is_assumed = stated["--drawing"] is None
+    show(_describe(planned, drawing_is_assumed), planned.to_json(), as_json)
 
 
-def cost_table(stated: Stated, as_json: bool) -> None:
-    """Prints what known data sets would take."""
-    hardware = stated.hardware() or Hardware.probe()
-    if stated.given == ["--memory"]:
-        hardware = replace(hardware, memory=stated.bytes_of_memory or 0)
-    rows = outlook(hardware)
-    fitted = law_of_passes(1)
-    text = [
-        "What an attack takes (one output; memory of a single process):",
-        _needs(rows),
-        f"passes = {fitted.formula}, fitted to {fitted.count} measurements and off by a factor of "
-        f"{fitted.misfit:.2f} at most; ~ marks sizes beyond them.",
-        "How long it takes:",
-        _times(rows),
-        "Whether the last layer of a network that people train determines the samples:",
-        _reaches(rows),
-    ]
-    show("\n\n".join(text), {"passes": fitted.formula, "rows": [row.to_json() for row in rows]}, as_json)
-
-
-def _needs(rows: list[Outlook]) -> str:
-    """What every data set takes, whatever the hardware."""
-    columns = ["data", "d", "n", "p = 3dn", "V", "memory, V kept", "V drawn anew", "passes", "operations"]
-    cells = [
-        [
-            row.data,
-            f"{row.law.input_dim:,}",
-            f"{row.law.num_samples:,}",
-            number(row.law.num_parameters),
-            size(row.cost.matrix_bytes),
-            size(row.cost.memory_kept),
-            size(row.cost.memory_regenerated),
-            f"{'~' if row.cost.extrapolated else ''}{number(row.cost.passes)}",
-            f"{row.cost.flops:.1e}",
-        ]
-        for row in rows
-    ]
-    return _aligned(columns, cells)
-
-
-def _times(rows: list[Outlook]) -> str:
-    """How long it takes on each hardware, and a verdict."""
-    columns = ["data", "n", *(each.hardware.name for each in rows[0].plans), "verdict"]
-    cells = []
-    for row in rows:
-        took = [each.cost.seconds if each.cost else None for each in row.plans]
-        times = ["does not fit" if each is None else duration(each) for each in took]
-        cells.append([row.data, f"{row.law.num_samples:,}", *times, row.verdict])
-    return _aligned(columns, cells)
-
-
-def _reaches(rows: list[Outlook]) -> str:
-    """What the law says of the networks that people train on such data."""
-    columns = ["data", "n", "parameters needed", "network", "its last layer", "determines at most", "the law says"]
-    cells = []
-    for row in rows:
-        said, layer = row.of_last_layer, row.last_layer
-        if said is None or layer is None:
-            continue
-        cells.append(
-            [
-                row.data,
-                f"{row.law.num_samples:,}",
-                number(row.law.num_parameters),
-                layer.network,
-                f"{layer.num_features:,} x {layer.num_outputs:,} = {layer.num_parameters:,}",
-                counted(said.largest_samples, "sample"),
-                said.verdict,
-            ]
+def _stated_hardware(stated: Mapping[str, str | None], given: list[str], memory: int | None) -> Hardware:
+    """The hardware that the options state."""
+    processes = 1 if stated["--processes"] is None else parse_whole(stated["--processes"], "--processes", least=1)
+    needed = ("--flops", "--bandwidth", "--memory", *(["--network"] if processes > 1 else []))
+    missing = [option for option in needed if stated[option] is None]
+    if missing:
+        raise InputError(
+            f"{', '.join(given)} without {', '.join(missing)}; valid: --flops, --bandwidth and --memory together "
+            "(with --processes above 1 also --network), or none of them to measure this machine"
         )
-    return _aligned(columns, cells)
+    speeds: dict[str, Any] = {
+        option.removeprefix("--"): _parse_positive(option, text, example)
+        for option, example in _EXAMPLES.items()
+        if (text := stated[option]) is not None
+    }
+    name = "the stated hardware" if processes == 1 else f"the stated hardware ({processes:,} processes)"
+    return Hardware(name, memory=memory or 0, processes=processes, **speeds)
 
 
-def _aligned(columns: list[str], rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (columns, *rows)]
-    return "\n".join(line.rstrip() for line in lines)
+def _describe(planned: Plan, drawing_is_assumed: bool) -> str:
+    """The law's verdict, the time, and where work, memory and time come from."""
+    law, cost = planned.law, planned.cost
+    often_fails = law.verdict == GREY_ZONE and law.margin < _OFTEN_FAILS
+    templates = Environment(
+        loader=PackageLoader("exhume.cli"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    templates.filters |= {"size": size, "plural": plural, "rate": rate, "long_duration": long_duration, "range": _range}
+    text = templates.get_template("law_cost.txt.j2").render(
+        plan=planned,
+        cost=cost,
+        hardware=planned.hardware,
+        fitted=law_of_passes(law.num_outputs),
+        often_fails=_OFTEN_FAILS if often_fails else None,
+        budget=None if cost is None or cost.regime == TOO_LARGE else _budget(planned, cost),
+        default_budget=_DEFAULT_BUDGET,
+        drawing_is_assumed=drawing_is_assumed,
+        KEPT=KEPT,
+        HALF=HALF,
+    )
+    return text.rstrip()
 
 
-def _positive(option: str, text: str | None, example: str) -> float:
+def _range(ends: tuple[float, float]) -> str:
+    """The sizes that were measured: "5 to 100", or "5" if that is all."""
+    low, high = (f"{end:,}" if isinstance(end, int) else f"{end:g}" for end in ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def _budget(planned: Plan, cost: Cost) -> int:
+    """Bytes for V with which the attack does as planned.
+
+    If V is kept: all of V, at least the default. If parts of it are kept: the memory left for them. If all of V is
+    generated again, the attack still keeps the subsets of it that it reads: the default, or the memory that is left.
+    """
+    if cost.regime == KEPT:
+        return max(_DEFAULT_BUDGET, -(-cost.budget // _BUDGET_STEP) * _BUDGET_STEP)
+    if cost.keeps_parts:
+        return cost.budget // _BUDGET_STEP * _BUDGET_STEP
+    left = planned.hardware.memory - cost.memory_regenerated
+    return min(_DEFAULT_BUDGET, left // _BUDGET_STEP * _BUDGET_STEP)
+
+
+def _parse_positive(option: str, text: str, example: str) -> float:
     """The number given for an option."""
     try:
-        value = float(text or "")
+        value = float(text)
     except ValueError:
         value = math.nan
     if not (value > 0 and math.isfinite(value)):
@@ -190,12 +126,9 @@ def _positive(option: str, text: str | None, example: str) -> float:
     return value
 
 
-def _memory(text: str) -> int:
+def _parse_memory(text: str) -> int:
     """The bytes given for --memory."""
-    try:
-        value = parse_bytes(text)
-    except InputError as error:
-        raise InputError(f"--memory {text!r} is not a size; write for instance '80GB' or '1.5TiB'") from error
+    value = parse_bytes(text, "--memory")
     if value < _LEAST_MEMORY:
         bare = text.strip().isdigit() and value > 0
         meant = f"did you mean {value}GB?" if bare else "valid: at least 1MB, for instance 80GB"

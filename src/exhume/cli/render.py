@@ -1,4 +1,4 @@
-"""Rendering for the command line: text for people, one JSON object for machines, progress on standard error."""
+"""What the commands print: text or one JSON object on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from exhume.attacks import Progress as Report
+from exhume.support.text import duration
+
+if TYPE_CHECKING:
+    from exhume.attacks import Progress as AttackProgress
+    from exhume.sweep.run import Progress as SweepCallback
+    from exhume.sweep.run import SweepProgress
+    from exhume.sweep.store import Store
 
 # Seconds between lines of progress where there is no terminal to redraw.
 _PLAIN_EVERY = 10.0
+_INTERRUPTED = 130  # exit code
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.")]
+Update = Callable[[int, int, str], None]
 
 
 def show(text: str, value: dict[str, Any], as_json: bool) -> None:
@@ -26,44 +31,103 @@ def show(text: str, value: dict[str, Any], as_json: bool) -> None:
     print(json.dumps(value, allow_nan=False) if as_json else text)
 
 
-@contextmanager
-def progress_of(label: str) -> Iterator[Report]:
-    """An attack's progress: a bar on a terminal, a line every few seconds elsewhere; both on standard error."""
-    with _progress(label) as update:
-        yield lambda event: update(event.step, event.total, event.loss, f", {event.passes:.0f} passes")
+def cell(value: Any, form: str) -> str:
+    """A value in a table: a dash for None, yes or no, and numbers with a fraction in the given format."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return format(value, form) if isinstance(value, float) else str(value)
 
 
 @contextmanager
-def training_progress_of(label: str) -> Iterator[Callable[[int, int, float], None]]:
-    """A training's progress, shown likewise."""
-    with _progress(label) as update:
-        yield lambda step, total, loss: update(step, total, loss, "")
-
-
-@contextmanager
-def _progress(label: str) -> Iterator[Callable[[int, int, float, str], None]]:
+def progress(label: str) -> Iterator[Update]:
+    """Yields update(done, total, words): a bar on a terminal, elsewhere a line every few seconds."""
     if not sys.stderr.isatty():
         yield _plain_lines(label)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("step {task.completed:.0f}/{task.total:.0f}  loss {task.fields[loss]:.2e}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=1, loss=1.0)
-        yield lambda step, total, loss, _: bar.update(task, total=max(total, 1), completed=step, loss=loss)
+        task = bar.add_task(label, total=1, words="")
+        yield lambda done, total, words: bar.update(task, total=max(total, 1), completed=done, words=words)
 
 
-def _plain_lines(label: str) -> Callable[[int, int, float, str], None]:
+def _plain_lines(label: str) -> Update:
     last = time.monotonic()
 
-    def update(step: int, total: int, loss: float, more: str) -> None:
+    def update(done: int, total: int, words: str) -> None:
         nonlocal last
         if time.monotonic() - last >= _PLAIN_EVERY:
             last = time.monotonic()
-            print(f"{label}: step {step} of at most {total}, loss {loss:.2e}{more}", file=sys.stderr)
+            print(f"{label}: {words}", file=sys.stderr)
 
     return update
+
+
+@contextmanager
+def attack_progress(label: str) -> Iterator[AttackProgress]:
+    """Shows the progress of an attack."""
+    with progress(label) as update:
+        yield lambda event: update(
+            event.step, event.total, f"{_step(event.step, event.total, event.loss)}, {event.passes:.0f} passes"
+        )
+
+
+@contextmanager
+def seed_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows the progress of a search for a seed, with the time that trying all of them will take."""
+    first: tuple[float, int] | None = None
+    with progress(label) as update:
+
+        def report(tried: int, total: int) -> None:
+            nonlocal first
+            now = time.monotonic()
+            began, before = first = first or (now, tried)  # a search that continues has tried some before
+            seconds = (now - began) * (total - tried) / max(tried - before, 1)
+            left = f", at most {duration(seconds)} left" if tried > before else ""
+            update(tried, total, f"{tried:,} of {total:,} seeds{left}")
+
+        yield report
+
+
+@contextmanager
+def training_progress(label: str) -> Iterator[Callable[[int, int, float], None]]:
+    """Shows the progress of a training."""
+    with progress(label) as update:
+        yield lambda step, total, loss: update(step, total, _step(step, total, loss))
+
+
+def _step(step: int, total: int, loss: float) -> str:
+    return f"step {step} of at most {total}, loss {loss:.2e}"
+
+
+@contextmanager
+def sweep_progress(label: str) -> Iterator[SweepCallback]:
+    """Shows the progress of a sweep; a failed cell is printed at once."""
+    with progress(label) as update:
+
+        def report(event: SweepProgress) -> None:
+            if event.latest.startswith("failed"):
+                print(f"{label}: {event.latest}", file=sys.stderr)
+            finished = event.done + event.failed
+            failed = f", {event.failed} failed" if event.failed else ""
+            left = "" if event.seconds_left is None else f", about {duration(event.seconds_left)} left"
+            update(finished, event.total, f"{finished} of {event.total} cells{failed}, {event.running} under way{left}")
+
+        yield report
+
+
+@contextmanager
+def interruptible(store: Store, sweep: str) -> Iterator[None]:
+    """Ends the command on Ctrl-C with a line that says how many cells of the sweep are done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        # The sweep may not have been registered yet.
+        counts = store.counts(sweep) if sweep in store.sweeps() else None
+        done = f"{counts.done} of {counts.total} cells are done" if counts else "no cell is done"
+        print(f"interrupted: {done}; run again to go on", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None

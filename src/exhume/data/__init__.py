@@ -1,6 +1,6 @@
-"""The data house: every data set under one name, loaded by `load` and listed by `available`.
+"""Data sets: every one under its name, loaded by `load` and listed by `available`.
 
-A new data set is one file with a `SOURCE` (see `sources.py`) and one line in `_NAMES`.
+A new data set is one file with a loader under `@data_set` (see `registry.py`) and one line in `_MODULES`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ import importlib
 import inspect
 from typing import Any
 
-from exhume.data.dataset import Dataset, PictureFormat, standardise
-from exhume.data.fetch import fetch_cifar10
-from exhume.data.locations import data_home
-from exhume.data.sources import DatasetInfo, DataSource
-from exhume.data.tables import Column, TableFormat
-from exhume.errors import unknown_name
+from exhume.data.dataset import Dataset
+from exhume.data.download import fetch_cifar10
+from exhume.data.formats import Column, PictureFormat, TableFormat, standardise
+from exhume.data.registry import SOURCES, DatasetInfo, DataSource, data_home
+from exhume.support.validation import one_of
 
 __all__ = [
     "Column",
@@ -30,38 +29,36 @@ __all__ = [
     "standardise",
 ]
 
-# A name is its module's, with dashes for underscores.
-_NAMES = (
-    "sphere",
-    "digits",
-    "cifar10",
-    "tiny-imagenet",
-    "folder",
-    "arrays",
-    "table",
-    "diabetes",
-    "breast-cancer",
-)
+# The module of each data set. It is imported on first use: scikit-learn alone takes longer to import than a small
+# attack takes to run.
+_MODULES = {
+    "sphere": "builtin.sphere",
+    "digits": "builtin.digits",
+    "cifar10": "builtin.cifar10",
+    "tiny-imagenet": "builtin.tiny_imagenet",
+    "folder": "user.images",
+    "arrays": "user.arrays",
+    "table": "user.csv",
+    "diabetes": "builtin.patients",
+    "breast-cancer": "builtin.patients",
+}
 
 
 def load(name: str, **options: Any) -> Dataset:
-    """Loads the data set `name`; the options are those of its loader, e.g. `exhume.data.cifar10.load_cifar10`."""
+    """Loads the data set `name`; its loader takes the options, e.g. `exhume.data.builtin.cifar10.load_cifar10`."""
     return _source(name).call(options)
 
 
 def available() -> list[DatasetInfo]:
     """Every data set: what it is, where it was found, and how to get it if it was not."""
-    return [_source(name).info() for name in _NAMES]
-
-
-def _source(name: str) -> DataSource:
-    if name not in _NAMES:
-        raise unknown_name("data set", name, _NAMES)
-    # Imported when asked for: scikit-learn alone takes longer to import than a small attack takes to run.
-    source: DataSource = importlib.import_module(f"exhume.data.{name.replace('-', '_')}").SOURCE
-    return source
+    return [_source(name).info() for name in _MODULES]
 
 
 def options_of(name: str) -> tuple[str, ...]:
     """The options that `load(name, ...)` takes."""
     return tuple(inspect.signature(_source(name).load).parameters)
+
+
+def _source(name: str) -> DataSource:
+    importlib.import_module(f"exhume.data.{_MODULES[one_of('data set', name, _MODULES)]}")
+    return SOURCES[name]

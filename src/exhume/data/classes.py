@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 import torch
 
-from exhume.data.checks import one_of, whole_number
 from exhume.errors import InputError, unknown_name
-from exhume.randomness import generator_for
+from exhume.support.randomness import generator_for
+from exhume.support.validation import one_of, whole_number
 
 Item = TypeVar("Item")
 Classes = str | int | Sequence[str | int]
@@ -60,20 +60,25 @@ def _resolve(one: str | int, names: Sequence[str]) -> int:
     raise InputError(f"unknown class {one!r}; valid: 0 to {len(names) - 1}, or a name such as {names[0]!r}")
 
 
-def split_per_class(groups: Mapping[str, Sequence[Item]], per_class: int, where: object) -> Split[Item]:
-    """Takes the first `per_class` items of every group, group after group; the next `per_class` are the others."""
-    whole_number("per_class", per_class)
+def split_per_class(groups: Mapping[str, Sequence[Item]], per_class: int | None, where: object) -> Split[Item]:
+    """Takes the first `per_class` items of every group, group after group; the next `per_class` are the others.
+
+    Without a number all items are taken.
+    """
     split: Split[Item] = Split([], [], [])
     for position, (name, items) in enumerate(groups.items()):
-        if len(items) < per_class:
-            raise InputError(f"class {name}: wanted {per_class} samples, available {len(items)} in {where}")
-        split.members.extend(items[:per_class])
-        split.positions.extend([position] * per_class)
-        split.others.extend(items[per_class : 2 * per_class])
+        count = len(items) if per_class is None else whole_number("per_class", per_class)
+        if len(items) < count:
+            raise InputError(f"class {name}: wanted {count} samples, available {len(items)} in {where}")
+        split.members.extend(items[:count])
+        split.positions.extend([position] * count)
+        split.others.extend(items[count : 2 * count])
     return split
 
 
-def class_targets(positions: Sequence[int], labels: str, columns: Sequence[int], width: int) -> torch.Tensor:
+def class_targets(
+    positions: Sequence[int], labels: str, columns: Sequence[int], width: int | None = None
+) -> torch.Tensor:
     """Labels of samples whose classes stand at `positions` among the chosen ones.
 
     Args:
@@ -81,7 +86,7 @@ def class_targets(positions: Sequence[int], labels: str, columns: Sequence[int],
         labels: "sign" gives the first class -1 and the second +1 (two classes only), "one-hot" a row with one 1,
             "auto" the former for two classes and the latter otherwise.
         columns: per chosen class, its column in a one-hot row.
-        width: number of columns of a one-hot row.
+        width: number of columns of a one-hot row; by default one for each chosen class.
     """
     one_of("labels", labels, LABELS)
     chosen = torch.tensor(positions, dtype=torch.int64)
@@ -90,7 +95,7 @@ def class_targets(positions: Sequence[int], labels: str, columns: Sequence[int],
         raise InputError(f"labels 'sign' need exactly 2 classes, not {num_classes}; valid: 'one-hot', 'auto'")
     if labels == "sign" or (labels == "auto" and num_classes == 2):
         return 2.0 * chosen.to(torch.float32) - 1.0  # (n,)
-    targets = torch.zeros(len(positions), width)  # (n, k)
+    targets = torch.zeros(len(positions), width or num_classes)  # (n, k)
     targets[torch.arange(len(positions)), torch.tensor(list(columns))[chosen]] = 1.0
     return targets
 

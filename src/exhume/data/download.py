@@ -1,4 +1,4 @@
-"""The delivery entrance: downloads CIFAR-10 so that the cache never holds half a data set."""
+"""Downloads CIFAR-10: resumes, verifies the checksum, and unpacks so that the folder is whole or absent."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from exhume.data.cifar10_batches import BINARY_FOLDER, RECORD_BYTES
-from exhume.data.locations import resolve_home
+from exhume.data.registry import resolve_home
 from exhume.errors import DataError, InputError
 
 # Address and checksum as published at https://www.cs.toronto.edu/~kriz/cifar.html
 CIFAR10_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 CIFAR10_CHECKSUM = "md5:c32a1d4ab5d03f1284b67883e8d87530"
+
+# The folder inside the archive, and the bytes of a record: a label, then red, green and blue planes of 32x32.
+BINARY_FOLDER = "cifar-10-batches-bin"
+RECORD_BYTES = 1 + 3 * 32 * 32
 
 Progress = Callable[[int, int | None], None]  # bytes done, bytes in all if known
 
@@ -72,35 +75,28 @@ def fetch_cifar10(
 def _download(url: str, part: Path, progress: Progress | None) -> None:
     done = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    total = None
     try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
+            done = _start_of_body(response, done, url, part)
+            length = response.headers.get("Content-Length")
+            total = done + int(length) if length and length.isdecimal() else None
+            with part.open("ab" if done else "wb") as file:
+                while block := response.read(_BLOCK):
+                    file.write(block)
+                    done += len(block)
+                    if progress is not None:
+                        progress(done, total)
     except urllib.error.HTTPError as error:
         # "Range not satisfiable": nothing is left to send. The checksum decides whether what is here is right.
         if error.code == 416 and done:
             return
         raise _broken(url, part, f"the server answers {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise _broken(url, part, str(error)) from error
-    with response:
-        done = _start_of_body(response, done, url, part)
-        length = response.headers.get("Content-Length")
-        total = done + int(length) if length and length.isdecimal() else None
-        with part.open("ab" if done else "wb") as file:
-            while block := _next_block(response, url, part):
-                file.write(block)
-                done += len(block)
-                if progress is not None:
-                    progress(done, total)
+        raise _broken(url, part, str(error) or type(error).__name__) from error
     # http.client ends a short body without an error when it is read in blocks.
     if total is not None and done < total:
         raise _broken(url, part, f"the transfer ended after {done} of {total} bytes")
-
-
-def _next_block(response: http.client.HTTPResponse, url: str, part: Path) -> bytes:
-    try:
-        return response.read(_BLOCK)
-    except (OSError, http.client.HTTPException) as error:
-        raise _broken(url, part, str(error) or type(error).__name__) from error
 
 
 def _start_of_body(response: http.client.HTTPResponse, done: int, url: str, part: Path) -> int:
@@ -123,11 +119,8 @@ def _broken(url: str, part: Path, reason: str) -> DataError:
 
 def _verify(part: Path, algorithm: str, expected: str) -> None:
     # The checksum guards against damage in transit, so a FIPS build may compute md5 too.
-    hasher = hashlib.new(algorithm, usedforsecurity=False)
     with part.open("rb") as file:
-        while block := file.read(_BLOCK):
-            hasher.update(block)
-    found = hasher.hexdigest()
+        found = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
     if found != expected:
         part.unlink()
         raise DataError(
@@ -136,14 +129,14 @@ def _verify(part: Path, algorithm: str, expected: str) -> None:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Unpacks beside `target` and renames, so that `target` is whole from its first moment."""
+    """Unpacks beside `target` and renames, so that `target` is never there in part."""
     if not hasattr(tarfile, "data_filter"):
         raise DataError("this Python cannot unpack archives safely (tarfile has no data filter); use 3.11.4 or newer")
-    workshop = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            tar.extractall(workshop, filter="data")
-        unpacked = workshop / BINARY_FOLDER
+            tar.extractall(temporary, filter="data")
+        unpacked = temporary / BINARY_FOLDER
         if not _is_complete(unpacked):
             raise DataError(f"{archive} lacks {BINARY_FOLDER}/ with whole {', '.join(_BATCH_NAMES)}")
         try:
@@ -155,7 +148,7 @@ def _unpack(archive: Path, target: Path) -> None:
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise DataError(f"{archive} is not a readable archive: {error}") from error
     finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _is_complete(folder: Path) -> bool:

@@ -12,13 +12,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from exhume.defences.altering import unread_bias, with_head
-from exhume.defences.base import Defence, Setting, checked
-from exhume.defences.labels import Kind, kind_of, wanted_outputs
+from exhume.defences.altered import unread_bias, with_head
+from exhume.defences.base import Defence, Release, Setting, check_between
 from exhume.defences.refit import features_of, note_on_refit, start_of, without_alphabet
-from exhume.defences.release import Release
 from exhume.errors import InputError
-from exhume.randomness import generator_for
+from exhume.support.labels import Kind, as_outputs, kind_of
+from exhume.support.randomness import generator_for
 
 INSTALL = "opacus is not installed; pip install 'exhume[dp]'"
 # Numbers that a step keeps: a gradient of the head for every sample.
@@ -36,9 +35,9 @@ _PROBES = 64
 class PrivateTraining(Defence):
     """Full-batch DP-SGD on the head: gradients of single samples clipped to norm 1, Gaussian noise on their sum.
 
-    Features are scaled to norm one by a number that does not depend on the data, so that clipping bites only where the
-    loss is steep. Delta is 1 / (10 n). The epsilon is for the training of the head: a body that the data trained is
-    not covered, and the seed that draws the noise must stay secret.
+    Features are scaled to norm one by a number that does not depend on the data, so that gradients are clipped only
+    where the loss is steep. Delta is 1 / (10 n). The epsilon is for the training of the head: a body that the data
+    trained is not covered, and the seed that draws the noise must stay secret.
 
     Attributes:
         epsilons: privacy budgets; infinity is the same training without noise, as a control.
@@ -51,7 +50,7 @@ class PrivateTraining(Defence):
     epsilons: tuple[float, ...] = (math.inf, 1000.0, 100.0, 10.0, 1.0)
 
     def __post_init__(self) -> None:
-        checked("an epsilon of", tuple(each for each in self.epsilons if each != math.inf), 0.0, math.inf)
+        check_between("an epsilon of", tuple(each for each in self.epsilons if each != math.inf), 0.0, math.inf)
 
     def settings(self, release: Release) -> list[Setting]:
         """One for each epsilon, the largest first."""
@@ -60,19 +59,18 @@ class PrivateTraining(Defence):
 
     def alter(self, release: Release, setting: Setting) -> tuple[Release, str]:
         """Trains the head from where it started."""
-        assert release.inputs is not None
-        assert release.labels is not None
-        target, count = release.target, len(release.inputs)
+        target, data = release.target, release.dataset
+        count = data.num_samples
         size = count * target.num_parameters
         if size > MOST_GRADIENTS:
             raise InputError(
                 f"too large for DP-SGD: {count} samples x {target.num_parameters} weights of the head are {size:,} "
                 f"numbers a step; at most {MOST_GRADIENTS:,}"
             )
-        kind = kind_of(release.labels, target.num_outputs)
-        features, start = features_of(target, release.inputs), start_of(target)
+        kind = kind_of(data.labels, target.num_outputs)
+        features, start = features_of(target, data.inputs), start_of(target)
         scale = _usual_norm(release)
-        wanted = wanted_outputs(release.labels, target.num_outputs).to(features)
+        wanted = as_outputs(data.labels, target.num_outputs).to(features)
         before = features @ start.to(features).T + unread_bias(target).to(features)
         epsilon = math.inf if setting.strength == 0 else 1 / setting.strength
         generator = generator_for(release.seed, f"defence dp-sgd {setting.name}")
@@ -105,24 +103,27 @@ def train_privately(
     steps = min(max(_STEPS_EACH * count, _FEWEST), _MOST)
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")  # that the engine is not cryptographically safe, and on its hooks
-        sigma = 0.0 if epsilon == math.inf else _noise_multiplier(epsilon, 1 / (10 * count), steps)
         layer = nn.Linear(width, before.shape[1], bias=False).to(features)
         nn.init.zeros_(layer.weight)
         engine = opacus.PrivacyEngine(accountant="rdp")
-        model, optimiser, batches = engine.make_private(
-            module=layer,
-            optimizer=torch.optim.SGD(layer.parameters(), lr=_STEP_SIZE[kind]),
-            data_loader=DataLoader(TensorDataset(features, before, wanted), batch_size=count),
-            noise_multiplier=sigma,
-            max_grad_norm=CLIP,
-            noise_generator=generator,
-        )
+        parts = {
+            "module": layer,
+            "optimizer": torch.optim.SGD(layer.parameters(), lr=_STEP_SIZE[kind]),
+            "data_loader": DataLoader(TensorDataset(features, before, wanted), batch_size=count),
+            "max_grad_norm": CLIP,
+            "noise_generator": generator,
+        }
+        if epsilon == math.inf:
+            model, optimiser, batches = engine.make_private(**parts, noise_multiplier=0.0)
+        else:  # the least noise that keeps to the budget; every step is an epoch
+            budget = {"target_epsilon": epsilon, "target_delta": 1 / (10 * count), "epochs": steps}
+            model, optimiser, batches = engine.make_private_with_epsilon(**parts, **budget)
         for _ in range(steps):
             for rows, offset, labels in batches:
                 optimiser.zero_grad()
                 _loss(model(rows) + offset, labels, kind).backward()
                 optimiser.step()
-        spent = math.inf if sigma == 0 else float(engine.get_epsilon(1 / (10 * count)))
+        spent = math.inf if epsilon == math.inf else float(engine.get_epsilon(1 / (10 * count)))
     return layer.weight.detach().clone(), spent
 
 
@@ -136,7 +137,7 @@ def _loss(outputs: torch.Tensor, wanted: torch.Tensor, kind: Kind) -> torch.Tens
 
 
 def _usual_norm(release: Release) -> float:
-    """The norm of features at Gaussian inputs: a scale that tells nothing of the data."""
+    """The norm of features at Gaussian inputs: a scale that does not depend on the data."""
     features = release.target.features
     generator = generator_for(release.seed, "defence dp-sgd scale")
     probes = torch.randn((_PROBES, features.input_dim), generator=generator)
@@ -151,18 +152,3 @@ def _opacus() -> Any:
             return importlib.import_module("opacus")
     except ImportError as error:
         raise InputError(INSTALL) from error
-
-
-def _noise_multiplier(epsilon: float, delta: float, steps: int) -> float:
-    """The least noise that keeps to the budget, by opacus' own accountant."""
-    accounting = importlib.import_module("opacus.accountants.utils")
-    return float(
-        accounting.get_noise_multiplier(
-            target_epsilon=epsilon,
-            target_delta=delta,
-            sample_rate=1.0,
-            steps=steps,
-            accountant="rdp",
-            epsilon_tolerance=0.01 * epsilon,
-        )
-    )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from exhume.defences.altering import body_saw_the_data, owner_initial_head, unread_bias
-from exhume.defences.labels import wanted_outputs
+from exhume.defences.altered import body_saw_the_data, owner_initial_head, unread_bias
 from exhume.errors import InputError
-from exhume.target import Target
-from exhume.victims.training import ridge_coefficients
+from exhume.support.labels import as_outputs
+from exhume.target.target import Target
+from exhume.victims.random_features import gram_of, ridge_coefficients
 
 # Entries of the features of all samples, (n, p), up to which a head is trained anew: 4 GB in float32.
 MOST_ENTRIES = 10**9
-_SLICE = 2**24
 
 
 def start_of(target: Target) -> torch.Tensor:
@@ -30,21 +29,6 @@ def features_of(target: Target, inputs: torch.Tensor) -> torch.Tensor:
             f"at most {MOST_ENTRIES:,} numbers"
         )
     return target.features.forward(inputs.to(target.features.device, target.features.dtype))
-
-
-def gram_of(features: torch.Tensor) -> torch.Tensor:
-    """Phi Phi^T (n, n) in float64, a slice of coordinates at a time."""
-    gram = torch.zeros((len(features), len(features)), dtype=torch.float64, device=features.device)
-    for part in features.split(max(1, _SLICE // max(len(features), 1)), dim=1):
-        gram += part.double() @ part.double().T
-    return gram
-
-
-def left_to_fit(target: Target, features: torch.Tensor, labels: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-    """Y - f_0 (n, k) in float64: what the head is to add to the outputs that it starts with."""
-    wanted = wanted_outputs(labels, target.num_outputs).to(features.device)
-    before = features.double() @ start.double().T + unread_bias(target).double()
-    return wanted - before
 
 
 def fitted_head(
@@ -68,14 +52,16 @@ def fitted_head(
     features, start = features_of(target, inputs), start_of(target)
     if kept is not None:
         features, start = features[:, kept], start[:, kept]
+    wanted = as_outputs(labels, target.num_outputs).double().to(features.device)
+    before = features.double() @ start.double().T + unread_bias(target).double()  # f_0
     gram = gram_of(features)
     shift = relative_ridge * float(gram.diagonal().mean())
-    coefficients = ridge_coefficients(gram, left_to_fit(target, features, labels, start), shift / len(gram))
+    coefficients = ridge_coefficients(gram, wanted - before, shift / len(gram))
     return start + (coefficients.to(features.dtype).T @ features).to(start)  # (k, p)
 
 
 def note_on_refit(target: Target, loss: str = "square loss") -> str:
-    """What a reader must know of a head that was trained anew."""
+    """What a reader must know about a head that was trained anew."""
     parts = [f"head trained anew by {loss}"]
     if owner_initial_head(target) is None:
         parts.append("from zero, as its initial weights are not known")

@@ -1,23 +1,23 @@
-"""Outcomes in words: an aligned table, and for every family a sentence that says where recovery ends."""
+"""Outcomes as text: an aligned table, and for every family a sentence that says where recovery ends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exhume.certificate import FAILED
-from exhume.defences.outcome import Outcome
+from exhume.defences.measuring import NONE, Outcome
+from exhume.results.certificate import FAILED
+from exhume.support import text
 
-_NONE = "none"
 _IN_WORDS = {"dp-sgd": "DP-SGD", "samples": "More samples", "coordinates": "Fewer coordinates"}
 _COLUMNS = ("defence", "setting", "recovered", "error", "predicted", "verdict", "train", "held out", "outputs", "note")
-_RIGHT = {"recovered", "error", "predicted", "train", "held out", "outputs"}
+_LEFT = {"defence", "setting", "verdict", "note"}
 
 
 def cells(outcome: Outcome) -> tuple[str, ...]:
     """The row of an outcome: defence, setting, recovered, errors, verdict, utility, and its note or reason."""
     utility = outcome.utility
     recovered = "-" if outcome.recovered is None else f"{outcome.recovered} of {outcome.num_samples}"
-    note = "; ".join(text for text in (outcome.note, f"not run: {outcome.reason}" if outcome.reason else "") if text)
+    note = "; ".join(part for part in (outcome.note, f"not run: {outcome.reason}" if outcome.reason else "") if part)
     return (
         outcome.defence,
         outcome.setting,
@@ -38,35 +38,30 @@ def table(outcomes: Sequence[Outcome]) -> str:
     "error" is that of the recovered samples, "predicted" what the certificate expects; "train" and "held out" are
     errors of the model, "outputs" their relative change.
     """
-    rows = [_COLUMNS, *(cells(outcome) for outcome in outcomes)]
-    widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
-    lines = []
-    for row in rows:
-        parts = (
-            cell.rjust(width) if name in _RIGHT else cell.ljust(width)
-            for name, cell, width in zip(_COLUMNS, row, widths, strict=True)
-        )
-        lines.append("  ".join(parts).rstrip())
-    return "\n".join(lines)
+    return text.table(_COLUMNS, (cells(outcome) for outcome in outcomes), left=_LEFT)
 
 
 def where_recovery_ends(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """For the model as it is ("none") and every family a sentence: where nothing comes back any more, at what cost."""
-    plain = next((each for each in outcomes if each.defence == _NONE), None)
-    names = dict.fromkeys(each.defence for each in outcomes if each.defence != _NONE)
+    """A sentence on the undefended model ("none"), and one for every family: where recovery ends, and at what cost.
+
+    Recovery ends at the weakest setting from which on no sample is recovered.
+    """
+    plain = next((each for each in outcomes if each.defence == NONE), None)
+    names = dict.fromkeys(each.defence for each in outcomes if each.defence != NONE)
     families = {name: [each for each in outcomes if each.defence == name] for name in names}
-    sentences = {} if plain is None else {_NONE: _as_it_is(plain)}
+    sentences = {} if plain is None else {NONE: _undefended(plain)}
     return sentences | {name: _sentence(family, plain) for name, family in families.items()}
 
 
-def _as_it_is(plain: Outcome) -> str:
+def _undefended(plain: Outcome) -> str:
     if plain.verdict is None:
-        return f"As it is: not measured ({plain.reason})."
-    vouched = plain.verdict != FAILED
-    more = "" if vouched else "; the attack vouches for none of them, and a larger budget may find more, here and below"
+        return f"Undefended: not measured ({plain.reason})."
     if plain.recovered is None:
-        return "As it is: the attack vouches for nothing, so there is nothing to compare altered copies with."
-    return f"As it is: {plain.recovered} of {plain.num_samples} samples come back{more}."
+        return "Undefended: no sample is certified, so there is nothing to compare altered copies with."
+    recovered = f"Undefended: {plain.recovered} of {plain.num_samples} samples recovered"
+    if plain.verdict != FAILED:
+        return f"{recovered}."
+    return f"{recovered}, none certified. A larger budget may recover more, also from the altered copies."
 
 
 def _sentence(family: list[Outcome], plain: Outcome | None) -> str:
@@ -76,7 +71,7 @@ def _sentence(family: list[Outcome], plain: Outcome | None) -> str:
         reasons = dict.fromkeys(each.reason for each in family if each.reason)
         return f"{name}: not measured ({'; '.join(reasons) or 'nothing to compare with'})."
     if plain is not None and plain.recovered == 0:
-        return f"{name}: nothing comes back from the model as it is, so there is nothing to end."
+        return f"{name}: no sample is recovered from the undefended model, so there is nothing to end."
     ends = next(
         (each for number, each in enumerate(measured) if not any(later.recovered for later in measured[number:])), None
     )
@@ -86,13 +81,13 @@ def _sentence(family: list[Outcome], plain: Outcome | None) -> str:
     if _share(least) == 1:
         return f"{name}: every setting up to {strongest.setting} leaves all samples recoverable."
     return (
-        f"{name}: does not end recovery; the fewest samples come back at {least.setting}, "
+        f"{name}: does not end recovery; the fewest samples are recovered at {least.setting}, "
         f"{least.recovered} of {least.num_samples}{_cost(least, plain)}."
     )
 
 
 def _for_good(outcome: Outcome) -> str:
-    """Whether a better attack could change it, as far as counting tells."""
+    """Whether a better attack could recover more, by the count of equations and unknowns."""
     if outcome.equations is None or outcome.unknowns is None:
         return ""
     if outcome.equations <= outcome.unknowns:
@@ -105,7 +100,7 @@ def _share(outcome: Outcome) -> float:
 
 
 def _cost(outcome: Outcome, plain: Outcome | None) -> str:
-    """What the model loses under it, in words; nothing where it is not known."""
+    """What the alteration costs the model, in words; empty where that is not known."""
     if plain is None:
         return ""
     parts = [

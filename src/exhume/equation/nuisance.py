@@ -1,8 +1,8 @@
 """Nuisance parts of the span equation: a linear and a constant part and known samples, fitted and projected out.
 
 With relu(z) = z/2 + |z|/2 the linear part of the weights is m = sum_i a_i x_i / 2, whatever the signs of the samples.
-Fitting it freely removes the bad minima that wrong signs make; afterwards it tells the signs. Known samples are in the
-equation with features that are given and coefficients that are not.
+Fitting it freely removes the spurious minima that wrong signs cause; afterwards it determines the signs. Known samples
+enter the equation with given features and free coefficients.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import cast
 
 import torch
 
-from exhume.features import FeatureMap, RowFeatureMap
-from exhume.sharding import coordinates_of
+from exhume.features import FeatureMap, OneLayerFeatures
 
 # A ridge beyond this many times the mean diagonal helps no Gram matrix.
 _MOST_RIDGE = 1e4
@@ -44,24 +43,24 @@ class NuisanceBasis:
     """
 
     def __init__(self, features: FeatureMap, linear: bool, constant: bool, fixed: torch.Tensor | None = None) -> None:
-        # Not asserted: the search makes a basis at every step, and asking a protocol takes as long as a small pass.
-        self._rows = cast(RowFeatureMap, features) if linear else None
-        self._coordinates = coordinates_of(features)
+        # Cast, not asserted: a search builds a basis at every step, and an isinstance check of a protocol is slow.
+        self._rows = cast(OneLayerFeatures, features) if linear else None
+        self._coordinates = features.coordinates
         shape = (int(constant), self._coordinates.width(features.num_features))
         ones = torch.ones(shape, dtype=features.dtype, device=features.device)
         self._given = ones if fixed is None else torch.cat([ones, fixed.to(ones)])  # (c + m, p)
         corner = self._coordinates.sum((self._given @ self._given.T).double())
         if self._rows is not None:
             moment = self._rows.second_moment().double()  # (d, d)
-            # A breath of ridge: with fewer features than inputs V^T V has no inverse.
+            # A small ridge: with fewer features than inputs V^T V has no inverse.
             moment.diagonal().add_(1e-12 * moment.diagonal().mean())
-            cross = self._rows.pull_back(self._given).double() if len(self._given) else moment[:0]
+            cross = self._rows.rmatvec(self._given).double() if len(self._given) else moment[:0]
             corner = torch.cat([torch.cat([moment, cross.T], 1), torch.cat([cross, corner], 1)])
         self._factor = cholesky(corner, 1e-12 if fixed is not None else 0.0)  # of N N^T
 
     def moments(self, rows: torch.Tensor) -> torch.Tensor:
         """rows N^T: (m, p) -> (m, q)."""
-        parts = [self._rows.pull_back(rows)] if self._rows is not None else []
+        parts = [self._rows.rmatvec(rows)] if self._rows is not None else []
         return torch.cat([*parts, self._coordinates.sum(rows @ self._given.T)], 1)
 
     def combine(self, weights: torch.Tensor) -> torch.Tensor:
@@ -70,7 +69,7 @@ class NuisanceBasis:
         total = weights[:, weights.shape[1] - given :] @ self._given
         if self._rows is None:
             return total
-        return total + self._rows.preactivate(weights[:, : self._rows.input_dim])
+        return total + self._rows.matvec(weights[:, : self._rows.input_dim])
 
     def solve(self, moments: torch.Tensor) -> torch.Tensor:
         """moments (N N^T)^-1: (m, q) -> (m, q)."""

@@ -1,59 +1,47 @@
-"""The span equation Theta = A^T Phi(X) + nuisance: projected residual, gradient, Gauss-Newton operator, preconditioner.
+"""The span equation Theta = A^T Phi(X) + nuisance: projected residual, its derivatives, and what they concentrate on.
 
 Notation of the paper: Phi (n, p) features of the candidate X, theta the displacement (here Theta, k rows), P the
 projector onto the complement of the rows of Phi (and of the nuisance), alpha the coefficients (here A, (n, k)).
 L(X) = ||P Theta||^2, Eq. (11), is a separable least-squares problem: A is optimal for every X (Golub & Pereyra 1973),
-and J D = P sum_i a_i J_i D_i is the Jacobian of the residual in Kaufman's form (1975).
+and with J D = sum_i a_i J_i D_i, J_i the Jacobian of phi at sample i, the Jacobian of the residual in Kaufman's form
+(1975) is -P J.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
 import torch
 
-from exhume.features import FeatureMap, Linearisation, RowFeatureMap
-from exhume.features.weighted import generates_anew, sweep, weighted_jvp, weighted_vjp
-from exhume.nuisance import Nuisance, NuisanceBasis, cholesky
-from exhume.sharding import coordinates_of
+from exhume.equation.normal_system import SpanNormalSystem
+from exhume.equation.norms import Norms
+from exhume.equation.nuisance import Nuisance, NuisanceBasis, cholesky
+from exhume.equation.protocol import Point
+from exhume.features import FeatureMap, Linearisation, OneLayerFeatures
 
 
 @dataclass(frozen=True)
-class Point:
-    """A candidate and all that the span equation says of it.
+class SpanPoint(Point):
+    """The span equation at a candidate; its residual is P Theta (k, p).
 
     Attributes:
-        rows: the unknowns (n + j, d): the samples, and below them W if the linear part is solved for jointly.
-        num_samples: n.
-        at: features and derivative at the rows.
+        linearised: features and derivative at the rows.
         gram_factor: Cholesky factor of Phi Phi^T, the nuisance projected out (float64).
         nuisance_of_features: coefficients (n, q) of the nuisance part of Phi; None without one.
-        coefficients: A (n, k).
-        nuisance: coefficients (k, q) of the nuisance part of Theta; None without one.
-        residual: P Theta (k, p); where processes share the coordinates, the columns of this one.
-        loss: ||P Theta||^2 over the squared norm that the Span measures by.
+        nuisance_coefficients: (k, q) of the nuisance part of Theta; None without one.
     """
 
-    rows: torch.Tensor
-    num_samples: int
-    at: Linearisation
+    linearised: Linearisation
     gram_factor: torch.Tensor
     nuisance_of_features: torch.Tensor | None
-    coefficients: torch.Tensor
-    nuisance: torch.Tensor | None
-    residual: torch.Tensor
-    loss: float
-
-    @property
-    def samples(self) -> torch.Tensor:
-        """X (n, d)."""
-        return self.rows[: self.num_samples]
+    nuisance_coefficients: torch.Tensor | None
 
     @property
     def features(self) -> torch.Tensor:
         """Phi (n, p)."""
-        return self.at.features[: self.num_samples]
+        return self.linearised.features[: self.num_samples]
 
 
 class Span:
@@ -83,7 +71,7 @@ class Span:
         inactive_slope: float = 0.0,
         fixed: torch.Tensor | None = None,
     ) -> None:
-        self.features, self.fixed, self.coordinates = features, fixed, coordinates_of(features)
+        self.features, self.fixed, self.coordinates = features, fixed, features.coordinates
         self.displacement = displacement.to(features.dtype)
         self.nuisance = nuisance or Nuisance()
         self.ridge = ridge
@@ -92,7 +80,7 @@ class Span:
         self.basis: NuisanceBasis | None = None
         if projected_linear or self.nuisance.constant or fixed is not None:
             self.basis = NuisanceBasis(features, projected_linear, self.nuisance.constant, fixed)
-        self.squared_norm = squared_norm if squared_norm is not None else self._reference()
+        self.squared_norm = self.squared_size(self.without_nuisance()) if squared_norm is None else squared_norm
 
     @property
     def num_outputs(self) -> int:
@@ -101,19 +89,19 @@ class Span:
 
     @property
     def num_equations(self) -> int:
-        """k p."""
-        return self.num_outputs * self.features.num_features
+        """k p, less the k that the coefficients of every known sample take."""
+        return self.num_outputs * (self.features.num_features - (0 if self.fixed is None else len(self.fixed)))
 
     @property
     def num_linear(self) -> int:
         """Rows of W among the unknowns: k if the linear part is solved for jointly, else 0."""
         return self.num_outputs if self.nuisance.linear and self.nuisance.joint else 0
 
-    def subset(self, rows: slice | torch.Tensor) -> Span:
+    def subset(self, coordinates: slice | torch.Tensor) -> Span:
         """The same equation on some of the coordinates; losses keep their scale."""
-        features = self.features.subset(rows)
+        features = self.features.subset(coordinates)
         share = features.num_features / self.features.num_features
-        columns = self.coordinates.local(rows)
+        columns = self.coordinates.local(coordinates)
         return Span(
             features,
             self.displacement[:, columns],
@@ -124,7 +112,7 @@ class Span:
             fixed=None if self.fixed is None else self.fixed[:, columns],
         )
 
-    def over(self, features: FeatureMap, nuisance: Nuisance | None = None) -> Span:
+    def with_features(self, features: FeatureMap, nuisance: Nuisance | None = None) -> Span:
         """The equation for another feature map over the same coordinates; losses keep their scale."""
         return Span(
             features,
@@ -138,22 +126,22 @@ class Span:
 
     def first_linear(self) -> torch.Tensor:
         """A first W (k, d): least squares of Theta on V, with V^T V at its mean (p/d) I."""
-        assert isinstance(self.features, RowFeatureMap)
-        return self.features.pull_back(self.displacement) * (self.features.input_dim / self.features.num_features)
+        assert isinstance(self.features, OneLayerFeatures)
+        return self.features.rmatvec(self.displacement) * (self.features.input_dim / self.features.num_features)
 
     def without_nuisance(self) -> torch.Tensor:
         """Theta (k, p) with its nuisance part removed."""
         rest = self.displacement
         if self.num_linear:
-            assert isinstance(self.features, RowFeatureMap)
-            rest = rest - self.features.preactivate(self.first_linear())
+            assert isinstance(self.features, OneLayerFeatures)
+            rest = rest - self.features.matvec(self.first_linear())
         if self.basis is not None:
             rest = rest - self.basis.combine(self.basis.solve(self.basis.moments(rest)))
         return rest
 
-    def at(self, rows: torch.Tensor) -> Point:
+    def at(self, rows: torch.Tensor) -> SpanPoint:
         """Solves min over A and the nuisance of ||Theta - A^T Phi(X) - nuisance||^2 at the rows. One pass."""
-        rows = self.coordinates.lead(rows)
+        rows = self.coordinates.broadcast(rows)
         count = rows.shape[0] - self.num_linear
         at = self.features.linearise(rows, self._inactive_slope, self.num_linear)
         features = at.features[:count]
@@ -164,86 +152,103 @@ class Span:
             of_features = self.basis.solve(moments)
             gram -= of_features.double() @ moments.double().T
         factor = cholesky(gram, self.ridge)
-        goal = self.displacement - at.features[count:] if self.num_linear else self.displacement
-        residual, coefficients, nuisance = self._project(features, of_features, factor, goal)
+        rhs = self.displacement - at.features[count:] if self.num_linear else self.displacement
+        residual, coefficients, nuisance = self.decompose(features, of_features, factor, rhs)
         # Once more: the normal equations lose half the digits, a second sweep gives them back.
-        residual, more, nuisance_more = self._project(features, of_features, factor, residual)
+        residual, more, nuisance_more = self.decompose(features, of_features, factor, residual)
         coefficients = (coefficients + more).T
         loss = self.squared_size(residual) / self.squared_norm
         if nuisance is not None and nuisance_more is not None:
             nuisance = nuisance + nuisance_more
-        return Point(rows, count, at, factor, of_features, coefficients, nuisance, residual, loss)
+        return SpanPoint(rows, count, coefficients, residual, loss, at, factor, of_features, nuisance)
 
-    def gradient(self, point: Point) -> torch.Tensor:
+    def gradient(self, point: SpanPoint) -> torch.Tensor:
         """J^T P Theta, (n + j, d): minus half the gradient of ||P Theta||^2. One pass.
 
         The dependence of A on X drops out because A is optimal.
         """
         return self.adjoint(point, point.residual)
 
-    def jacobian(self, point: Point, directions: torch.Tensor) -> torch.Tensor:
-        """sum_i a_i J_i D_i before projection: (n + j, d) -> (k, p). One pass."""
-        return weighted_jvp(point.at, self._weights(point), directions)
+    def jacobian(self, point: SpanPoint, directions: torch.Tensor) -> torch.Tensor:
+        """J D = sum_i a_i J_i D_i: (n + j, d) -> (k, p). One pass."""
+        return point.linearised.weighted_jvp(self.weights_of(point), directions)
 
-    def adjoint(self, point: Point, change: torch.Tensor) -> torch.Tensor:
-        """The adjoint of `jacobian`: (k, p) -> (n + j, d). One pass."""
-        return weighted_vjp(point.at, self._weights(point), change)
+    def dependence(self, point: SpanPoint, directions: torch.Tensor) -> tuple[torch.Tensor, int | None]:
+        """J D, and how many equations the sample with the fewest has for itself; None with one output. One pass.
 
-    def normal(self, point: Point, directions: torch.Tensor) -> torch.Tensor:
-        """The Gauss-Newton operator J^T P J D. Two passes."""
-        change = self.jacobian(point, directions)
-        projected, _, _ = self._project(point.features, point.nuisance_of_features, point.gram_factor, change)
-        return self.adjoint(point, projected)
-
-    def can_sweep(self, point: Point) -> bool:
-        """Whether `sweep` pays, as V is generated for every read, and is enough, as no nuisance is projected out."""
-        # Processes sum other things in a sweep, and V may fit the budget of some of them only.
-        return self.basis is None and self.coordinates.agree(generates_anew(point.at))
-
-    def sweep(self, point: Point, directions: torch.Tensor, change: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """J^T r (n + j, d) and Phi r^T (n, k) of r = sum_i a_i J_i D_i + C^T Phi. Two passes, one read of V."""
-        return sweep(point.at, self._weights(point), directions, change)
-
-    def project(self, point: Point, rows: torch.Tensor) -> torch.Tensor:
-        """P rows, (m, p): what the features at the point do not span."""
-        return self._project(point.features, point.nuisance_of_features, point.gram_factor, rows)[0]
-
-    def squared_size(self, rows: torch.Tensor) -> float:
-        """||rows||^2 over all coordinates, of rows (m, p)."""
-        return float(self.coordinates.sum(rows.square().sum(dtype=torch.float64)))
-
-    def mean_normal(self, point: Point) -> torch.Tensor:
-        """What the Gauss-Newton matrix concentrates on: H with J^T P J ~ H (x) I, (n, n) float64.
-
-        H = A A^T o K with K_ij = tr(J_i^T J_j) / d: for random features (p/d) E[act'(z_i) act'(z_j)] in closed form,
-        less E[act']^2 if the linear part is free; for other maps estimated.
+        They are the features that depend on it, or its share of them where features depend on more samples than there
+        are outputs.
         """
-        kernel = point.at.mean_kernel(point.num_samples)
+        outputs = point.coefficients.shape[1]
+        if outputs == 1 or point.num_samples != len(directions):
+            return self.jacobian(point, directions), None
+        moved = point.linearised.jvp(directions)  # (n, p)
+        active = (moved != 0).to(moved.dtype)
+        shared = self.squared_size(active.sum(0).clamp_max(outputs).sqrt())  # min(j, k) for a feature of j samples
+        fewest = min(self.squared_size(each) for each in active)
+        return point.coefficients.T @ moved, round(min(fewest, math.ceil(round(shared) / len(active))))
+
+    def adjoint(self, point: SpanPoint, change: torch.Tensor) -> torch.Tensor:
+        """The adjoint of `jacobian`: (k, p) -> (n + j, d). One pass."""
+        return point.linearised.weighted_vjp(self.weights_of(point), change)
+
+    def prefers_joint_form(self, point: SpanPoint) -> bool:
+        """Whether J^T J in one read of V pays: V is generated for every read, and no nuisance is projected out."""
+        # All processes must choose the same form, and V may fit the memory budget of some of them only.
+        return self.basis is None and self.coordinates.broadcast_decision(point.linearised.generates_matrix)
+
+    def project(self, point: SpanPoint, change: torch.Tensor) -> torch.Tensor:
+        """P change, (k, p): what the features at the point do not span."""
+        return self.decompose(point.features, point.nuisance_of_features, point.gram_factor, change)[0]
+
+    def normal_system(self, point: SpanPoint, damping: float, norms: Norms) -> SpanNormalSystem:
+        """The linear system of a Gauss-Newton step."""
+        return SpanNormalSystem(self, point, damping, norms, self.mean_normal(point))
+
+    def cancellation(self, point: SpanPoint) -> float:
+        """How much larger the terms a_i phi(x_i), or Theta, are than what losses are relative to."""
+        sizes = self.coordinates.sum(point.features.square().sum(1))  # (n,)
+        terms = float((point.coefficients.square().sum(1) * sizes).sum(dtype=torch.float64))
+        return max(1.0, math.sqrt(max(terms, self.squared_size(self.displacement)) / self.squared_norm))
+
+    def contributions(self, point: SpanPoint) -> torch.Tensor:
+        """For every sample the increase of the loss when it is removed: a_i^2 / [(Phi Phi^T)^-1]_ii, (n,) float64."""
+        inverse = torch.cholesky_inverse(point.gram_factor)
+        return point.coefficients.double().square().sum(1) / (inverse.diagonal() * self.squared_norm)
+
+    def squared_size(self, change: torch.Tensor) -> float:
+        """||change||^2 over all coordinates, of a change (k, p)."""
+        return float(self.coordinates.sum(change.square().sum(dtype=torch.float64)))
+
+    def mean_normal(self, point: SpanPoint) -> torch.Tensor:
+        """What the Gauss-Newton matrix concentrates on: H with J^T P J ~ H ⊗ I (Kronecker), (n, n) float64.
+
+        H = A A^T ∘ K (elementwise) with K_ij = tr(J_i^T J_j) / d: for random features (p/d) E[act'(z_i) act'(z_j)] in
+        closed form, less E[act']^2 if the linear part is free; for other maps estimated.
+        """
+        kernel = point.linearised.mean_kernel(point.num_samples)
         if self.nuisance.linear:
-            mean_slope = float(cast(RowFeatureMap, self.features).activation.hermite(1)[1])
+            mean_slope = float(cast(OneLayerFeatures, self.features).activation.hermite(1)[1])
             kernel = kernel - mean_slope**2 * (self.features.num_features / self.features.input_dim)
         weights = point.coefficients.double()
         return (weights @ weights.T) * kernel
 
-    def _weights(self, point: Point) -> torch.Tensor:
-        """What every row's change counts with in the outputs, (n + j, k): A, and 1 for each row of W in its own."""
+    def weights_of(self, point: SpanPoint) -> torch.Tensor:
+        """The factor of each row's change in each output, (n + j, k): A for samples, 1 for row i of W in output i."""
         if not self.num_linear:
             return point.coefficients
         return torch.cat([point.coefficients, torch.eye(self.num_linear).to(point.coefficients)])
 
-    def _reference(self) -> float:
-        return self.squared_size(self.without_nuisance())
-
-    def _project(
-        self, features: torch.Tensor, of_features: torch.Tensor | None, factor: torch.Tensor, rows: torch.Tensor
+    def decompose(
+        self, features: torch.Tensor, of_features: torch.Tensor | None, factor: torch.Tensor, change: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """P rows, and the coefficients (m, n) and (m, q) of what was taken away."""
-        moments = self.coordinates.sum(rows @ features.T)
+        """P change, and coefficients (k, n) of the features and (k, q) of the nuisance in what P takes away."""
+        moments = self.coordinates.sum(change @ features.T)
         if self.basis is None or of_features is None:
-            weights = torch.cholesky_solve(moments.double().T, factor).T.to(rows.dtype)
-            return torch.addmm(rows, weights, features, alpha=-1), weights, None
-        free = self.basis.moments(rows)
+            weights = torch.cholesky_solve(moments.double().T, factor).T.to(change.dtype)
+            return torch.addmm(change, weights, features, alpha=-1), weights, None
+        free = self.basis.moments(change)
         moments = moments - free @ of_features.T
-        weights = torch.cholesky_solve(moments.double().T, factor).T.to(rows.dtype)
+        weights = torch.cholesky_solve(moments.double().T, factor).T.to(change.dtype)
         nuisance = self.basis.solve(free) - weights @ of_features
-        return rows - weights @ features - self.basis.combine(nuisance), weights, nuisance
+        return change - weights @ features - self.basis.combine(nuisance), weights, nuisance

@@ -1,16 +1,15 @@
 """Feature maps: the bodies of models as the attacks see them."""
 
-from exhume.features.base import FeatureMap, Linearisation, RowFeatureMap, TrainedBody
-from exhume.features.counted import CountedFeatures
-from exhume.features.first_layer import FirstLayerMap, as_first_layer
-from exhume.features.gaussian import DenseMatrix, GaussianMatrix, parse_bytes
-from exhume.features.heads import Head, list_heads
+from exhume.features.find_head import Head, list_heads
+from exhume.features.first_layer import FirstLayerMap
+from exhume.features.matrix import DenseMatrix, GaussianMatrix
 from exhume.features.module import ModuleFeatureMap
-from exhume.features.random import RandomFeatureMap
-from exhume.features.symmetry import Symmetry
+from exhume.features.one_layer import OneLayerMap
+from exhume.features.pass_counter import PassCounter
+from exhume.features.protocol import FeatureMap, Linearisation, OneLayerFeatures, Saveable, Symmetry, TrainedBody
+from exhume.features.random_features import RandomFeatureMap
 
 __all__ = [
-    "CountedFeatures",
     "DenseMatrix",
     "FeatureMap",
     "FirstLayerMap",
@@ -18,11 +17,12 @@ __all__ = [
     "Head",
     "Linearisation",
     "ModuleFeatureMap",
+    "OneLayerFeatures",
+    "OneLayerMap",
+    "PassCounter",
     "RandomFeatureMap",
-    "RowFeatureMap",
+    "Saveable",
     "Symmetry",
     "TrainedBody",
-    "as_first_layer",
     "list_heads",
-    "parse_bytes",
 ]

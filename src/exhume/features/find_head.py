@@ -103,7 +103,7 @@ def check_ready(module: nn.Module, inputs: torch.Tensor) -> None:
 
 
 def run(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    """The module's outputs, without a graph; whatever its forward raises is told with the shape it was given."""
+    """The module's outputs, without a graph; an error of its forward is raised again with the inputs' shape."""
     try:
         with torch.no_grad():
             outputs = module(inputs.clone())

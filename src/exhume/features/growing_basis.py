@@ -6,9 +6,8 @@ import math
 
 import torch
 
-from exhume.features.counted import CountedFeatures
-from exhume.features.gaussian import DenseMatrix
-from exhume.features.random import RandomFeatureMap
+from exhume.features.matrix import DenseMatrix
+from exhume.features.one_layer import OneLayerMap
 
 # Singular values of unit rows below which a direction is taken for one that is there already.
 _SAME_DIRECTION = 1e-4
@@ -22,19 +21,19 @@ class GrowingBasis:
     Coordinates are scaled as in `reduced`: a sample of norm sqrt(d) has coordinates of norm sqrt(r).
 
     Attributes:
-        whole: the map that V is of.
+        full_map: the map from all d dimensions.
 
     Args:
         features: of the form act(V x).
         rows: (m, d) whose span is the first basis. One pass over them.
     """
 
-    def __init__(self, features: CountedFeatures, rows: torch.Tensor) -> None:
-        self.whole = features
+    def __init__(self, features: OneLayerMap, rows: torch.Tensor) -> None:
+        self.full_map = features
         self._basis = torch.empty((0, features.input_dim), dtype=torch.float64, device=features.device)
         held = features.coordinates.width(features.num_features)
         # Its first r columns are scale V B^T.
-        self._room = torch.empty((held, len(rows)), dtype=features.dtype, device=features.device)
+        self._table = torch.empty((held, len(rows)), dtype=features.dtype, device=features.device)
         self.renew(rows[:0], rows)
 
     @property
@@ -43,15 +42,9 @@ class GrowingBasis:
         return int(self._basis.shape[0])
 
     @property
-    def features(self) -> CountedFeatures:
-        """The map from coordinates; an application costs r/d of one of the whole map."""
-        inside = RandomFeatureMap(
-            DenseMatrix(self._room[:, : self.rank]),
-            self.whole.activation,
-            self.whole.dtype,
-            coordinates=self.whole.coordinates,
-        )
-        return self.whole.instead(inside, self.rank / self.whole.input_dim)
+    def features(self) -> OneLayerMap:
+        """The map from coordinates; an application costs r/d of one of the full map."""
+        return self.full_map.with_matrix(DenseMatrix(self._table[:, : self.rank]))
 
     def lift(self, coordinates: torch.Tensor) -> torch.Tensor:
         """Samples (m, d) from their coordinates (m, r)."""
@@ -73,9 +66,9 @@ class GrowingBasis:
             fresh = fresh - (fresh @ old.T) @ old
         fresh = self._directions(fresh, _SAME_DIRECTION)
         rank = len(old) + len(fresh)
-        scale = math.sqrt(self.whole.input_dim / rank)
-        self._mix((mixing.T * (scale / self._scale)).to(self._room), rank)
-        self._room[:, len(old) : rank] = self.whole.preactivate((fresh * scale).to(self._room)).T
+        scale = math.sqrt(self.full_map.input_dim / rank)
+        self._mix((mixing.T * (scale / self._scale)).to(self._table), rank)
+        self._table[:, len(old) : rank] = self.full_map.matvec((fresh * scale).to(self._table)).T
         self._basis = torch.cat([old, fresh])
 
     def _directions(self, rows: torch.Tensor, least: float) -> torch.Tensor:
@@ -87,26 +80,26 @@ class GrowingBasis:
         if not len(rows):
             return rows
         _, sizes, directions = torch.linalg.svd(rows, full_matrices=False)
-        lead = self.whole.coordinates.lead
+        lead = self.full_map.coordinates.broadcast
         return lead(directions)[lead(sizes) > least]
 
     def _mix(self, mixing: torch.Tensor, wanted: int) -> None:
-        """Replaces V B^T by its product with (r, m), in room for as many columns as are wanted.
+        """Replaces V B^T by its product with (r, m), in table for as many columns as are wanted.
 
-        In place, some coordinates at a time, for it is among the largest tables of an attack. Only where the room must
+        In place, some coordinates at a time, for it is among the largest tables of an attack. Only where the table must
         grow, in the first steps of a search, are there two of them for a while.
         """
         old, new = mixing.shape
-        room = self._room if wanted <= self._room.shape[1] else self._room.new_empty((len(self._room), wanted))
+        table = self._table if wanted <= self._table.shape[1] else self._table.new_empty((len(self._table), wanted))
         if new:
-            for first in range(0, len(room), _MIXED_AT_ONCE):
+            for first in range(0, len(table), _MIXED_AT_ONCE):
                 part = slice(first, first + _MIXED_AT_ONCE)
-                room[part, :new] = self._room[part, :old] @ mixing
-        self._room = room
+                table[part, :new] = self._table[part, :old] @ mixing
+        self._table = table
 
     @property
     def _scale(self) -> float:
-        return math.sqrt(self.whole.input_dim / max(self.rank, 1))
+        return math.sqrt(self.full_map.input_dim / max(self.rank, 1))
 
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:

@@ -5,46 +5,36 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from typing import Any, Self
+from typing import Self
 
 import torch
 
-from exhume.errors import InputError
-from exhume.features.base import FeatureMap, Linearisation, TrainedBody
-from exhume.features.first_layer import FirstLayerMap
-from exhume.features.gaussian import DenseMatrix
-from exhume.features.random import RandomFeatureMap
+from exhume.features.one_layer import OneLayerMap
+from exhume.features.pass_counter import PassCounter
+from exhume.features.protocol import FeatureMap, Linearisation, TrainedBody
 
 
 def reduced(feature_map: FeatureMap, basis: torch.Tensor) -> FeatureMap:
     """The map inside the subspace, in coordinates in which a sample of norm sqrt(d) has norm sqrt(r).
 
-    For act(V x) that is act(V' z) with V' = sqrt(d/r) V B^T (p, r), formed in one pass: again of its form, with
-    rows of the usual size.
+    For act(V x) that is act(V' z) with V' = sqrt(d/r) V B^T (p, r), formed in one pass over r rows: again of its form,
+    with rows of the usual size.
     """
     scale = math.sqrt(basis.shape[1] / basis.shape[0])
-    if not isinstance(feature_map, RandomFeatureMap):
-        return ReducedMap(feature_map, basis, scale)
-    entries = torch.empty((feature_map.matrix.shape[0], basis.shape[0]), dtype=feature_map.dtype)
-    entries = entries.to(feature_map.device)
-    columns = scale * basis.to(entries).T
-    for rows, part in feature_map.matrix.chunks(feature_map.dtype):
-        entries[rows] = part @ columns
-    matrix, activation, dtype = DenseMatrix(entries), feature_map.activation, feature_map.dtype
-    here = feature_map.coordinates
-    if not isinstance(feature_map, FirstLayerMap):
-        return RandomFeatureMap(matrix, activation, dtype, coordinates=here)
-    return FirstLayerMap(matrix, activation, dtype, offset=feature_map.offset, input_scale=scale, coordinates=here)
+    if isinstance(feature_map, OneLayerMap):
+        return feature_map.in_basis(basis, scale)
+    return (ReducedBody if isinstance(feature_map, TrainedBody) else ReducedMap)(feature_map, basis, scale)
 
 
-class ReducedMap:
-    """phi(scale z B) for any map phi."""
+class ReducedMap(FeatureMap):
+    """phi(scale z B) for any map phi, which counts its own work: inputs are lifted to all d dimensions."""
 
     def __init__(self, feature_map: FeatureMap, basis: torch.Tensor, scale: float) -> None:
         self._map, self._scale = feature_map, scale
         self._basis = basis.to(feature_map.device, feature_map.dtype)
         self.num_features, self.input_dim = feature_map.num_features, int(basis.shape[0])
         self.dtype, self.device, self.symmetry = feature_map.dtype, feature_map.device, feature_map.symmetry
+        self.counter = feature_map.counter
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Phi (m, p)."""
@@ -54,36 +44,26 @@ class ReducedMap:
         """Phi and its derivative in the coordinates."""
         return _ReducedLinearisation(self._map.linearise(self.lift(inputs), inactive_slope, linear_rows), self)
 
-    def drift(self, inputs: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor | None:
-        """That of the map itself."""
-        return self._map.drift(self.lift(inputs), cotangents) if isinstance(self._map, TrainedBody) else None
-
-    def subset(self, rows: slice | torch.Tensor) -> Self:
+    def subset(self, coordinates: slice | torch.Tensor) -> Self:
         """Some of the features."""
-        return self._around(self._map.subset(rows))
+        return self._around(self._map.subset(coordinates))
 
     def with_dtype(self, dtype: torch.dtype) -> Self:
         """The same in another precision."""
         return self._around(self._map.with_dtype(dtype))
+
+    def with_counter(self, counter: PassCounter) -> Self:
+        """The same, counting elsewhere."""
+        return self._around(self._map.with_counter(counter))
 
     def identity(self) -> str:
         """That of the map, and a hash of the basis."""
         digest = hashlib.sha256(self._basis.cpu().contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
         return f"{self._map.identity()} in {digest}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Nothing: a reduced map lives as long as an attack."""
-        raise InputError("a feature map inside a subspace is made anew from the map itself, and not saved")
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """None, likewise."""
-        return {}
-
     def lift(self, rows: torch.Tensor) -> torch.Tensor:
         """scale z B, (m, d)."""
-        if rows.ndim != 2 or rows.shape[1] != self.input_dim:
-            raise InputError(f"inputs of shape {tuple(rows.shape)} do not fit a map of (m, {self.input_dim}) rows")
-        return self._scale * rows.to(self._basis) @ self._basis
+        return self._scale * self.checked(rows) @ self._basis
 
     def lower(self, rows: torch.Tensor) -> torch.Tensor:
         """The adjoint of `lift`, (m, r)."""
@@ -93,20 +73,22 @@ class ReducedMap:
         other = copy.copy(self)
         other._map, other._basis = feature_map, self._basis.to(feature_map.dtype)
         other.num_features, other.dtype = feature_map.num_features, feature_map.dtype
+        other.counter = feature_map.counter
         return other
 
 
-class _ReducedLinearisation:
+class ReducedBody(ReducedMap):
+    """The same for a map whose weights were trained."""
+
+    def drift(self, inputs: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
+        """That of the map itself."""
+        assert isinstance(self._map, TrainedBody)
+        return self._map.drift(self.lift(inputs), cotangents)
+
+
+class _ReducedLinearisation(Linearisation):
     def __init__(self, inner: Linearisation, owner: ReducedMap) -> None:
-        self._inner, self._owner = inner, owner
-
-    @property
-    def features(self) -> torch.Tensor:
-        return self._inner.features
-
-    @property
-    def kernel_passes(self) -> int:
-        return self._inner.kernel_passes
+        self._inner, self._owner, self.features = inner, owner, inner.features
 
     def jvp(self, directions: torch.Tensor) -> torch.Tensor:
         return self._inner.jvp(self._owner.lift(directions))

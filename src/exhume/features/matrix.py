@@ -1,9 +1,7 @@
-"""The matrix V of random features: defined by a seed, delivered in chunks of rows, kept only if it fits a budget."""
+"""The matrix V of one-layer features, read in chunks of rows: generated from a seed, dense, or partly kept."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -11,7 +9,8 @@ from typing import Protocol
 import torch
 
 from exhume.errors import InputError
-from exhume.randomness import seed_for
+from exhume.support.randomness import seed_for
+from exhume.support.text import parse_bytes
 
 # Rows that share one generator. Part of the definition of V: another value is another matrix.
 BLOCK_ROWS = 1024
@@ -21,20 +20,6 @@ CHUNK_BYTES = 128 * 2**20
 _CONVERTED_BYTES = 8 * 2**20
 # Distinct odd multiplier, so that the blocks of one matrix never share a seed (torch's CPU generator reads 32 bits).
 _BLOCK_STRIDE = 0x9E3779B1
-_DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS = {**_DECIMAL, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-
-
-def parse_bytes(size: int | float | str) -> int:
-    """A number of bytes from `2_000_000`, `"500MB"`, `"1.5 GiB"`."""
-    if isinstance(size, str):
-        match = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", size)
-        if match is None or match[2].upper() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
-            raise InputError(f"memory budget {size!r} is not a size; write for instance '500MB', '4GB' or '1.5GiB'")
-        size = float(match[1]) * _UNITS[match[2].upper()]
-    if not 0 <= size < math.inf:
-        raise InputError(f"memory budget {size!r} must be finite and not negative")
-    return int(size)
 
 
 class RowMatrix(Protocol):
@@ -50,7 +35,7 @@ class RowMatrix(Protocol):
 
     @property
     def is_kept(self) -> bool:
-        """Whether no read draws anything anew."""
+        """Whether it is in memory, so that no read generates it."""
 
     @property
     def kept_bytes(self) -> int:
@@ -63,8 +48,8 @@ class RowMatrix(Protocol):
         """Some of the rows."""
 
 
-class Room:
-    """Memory that chunk after chunk is put into: pages that are new take the kernel as long as filling them."""
+class ChunkBuffer:
+    """Memory that is used again for every chunk: new pages would take the kernel as long as filling them."""
 
     def __init__(self) -> None:
         self._entries = torch.empty(0)
@@ -72,7 +57,7 @@ class Room:
     def take(
         self, shape: tuple[int, int], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> torch.Tensor:
-        """A tensor with anything in it, in the place of the last one."""
+        """An uninitialised tensor, in the memory of the last one."""
         size = shape[0] * shape[1]
         if self._entries.numel() < size or self._entries.dtype != dtype:
             self._entries = torch.empty(size, dtype=dtype, device=device)
@@ -96,7 +81,7 @@ class GaussianMatrix:
         seed: of V.
         memory_budget: V is kept if it fits.
         device: where its rows are handed out.
-        blocks: (first, step): the matrix of every so many blocks one, from the first; by default of all of them.
+        blocks: (first, step): the matrix consists of blocks first, first + step, ...; by default of all blocks.
         first_row: of a window of such a matrix: the number of its first row there.
     """
 
@@ -122,12 +107,12 @@ class GaussianMatrix:
 
     @property
     def is_defined_by_seed(self) -> bool:
-        """Whether its shape and seed say all of it: not a window from the middle, nor a process's part."""
+        """Whether shape and seed define all of it: it is no window of another matrix and no process's part."""
         return self._first_row == 0 and self._blocks == (0, 1)
 
     @property
     def is_kept(self) -> bool:
-        """Whether V fits the budget: it is generated once then, and else anew on every pass."""
+        """Whether V fits the budget and is generated once; otherwise it is generated in every pass."""
         return 4 * self.shape[0] * self.shape[1] <= self.memory_budget
 
     @property
@@ -138,7 +123,7 @@ class GaussianMatrix:
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yields (rows, V[rows]) from the first row to the last, to be read before the next is asked for."""
         kept = self._keep() if self.is_kept else None
-        first, drawn, converted = self._first_row, Room(), Room()
+        first, drawn, converted = self._first_row, ChunkBuffer(), ChunkBuffer()
         for rows in _windows(first, first + self.shape[0], self.shape[1], self.memory_budget):
             here = slice(rows.start - first, rows.stop - first)
             part = kept[here] if kept is not None else self._generate(rows.start, rows.stop, drawn)
@@ -183,8 +168,8 @@ class GaussianMatrix:
             self._kept = self._generate(self._first_row, self._first_row + self.shape[0])
         return self._kept
 
-    def _generate(self, start: int, stop: int, room: Room | None = None) -> torch.Tensor:
-        out = (room or Room()).take((stop - start, self.shape[1]))  # on the CPU, whatever the device
+    def _generate(self, start: int, stop: int, buffer: ChunkBuffer | None = None) -> torch.Tensor:
+        out = (buffer or ChunkBuffer()).take((stop - start, self.shape[1]))  # on the CPU, whatever the device
 
         def fill(block: int) -> None:
             number = self._blocks[0] + block * self._blocks[1]
@@ -219,7 +204,7 @@ def usable(device: torch.device | str) -> torch.device:
 
 
 class DenseMatrix:
-    """A matrix that is there: a window or a selection of V, or a trained first layer."""
+    """A matrix in memory: a window or a selection of V, or a trained first layer."""
 
     is_kept = True
 
@@ -231,7 +216,7 @@ class DenseMatrix:
 
     def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yields (rows, entries[rows]), to be read before the next is asked for."""
-        converted = Room()
+        converted = ChunkBuffer()
         most = CHUNK_BYTES if self._entries.dtype == dtype else _CONVERTED_BYTES
         for rows in _windows(0, self.shape[0], self.shape[1], most):
             yield rows, converted.hold(self._entries[rows], dtype)
@@ -249,3 +234,67 @@ def _windows(start: int, stop: int, columns: int, budget: int) -> Iterator[slice
         end = min((start // BLOCK_ROWS) * BLOCK_ROWS + step, stop)
         yield slice(start, end)
         start = end
+
+
+class PartlyKept:
+    """The first rows of V kept within its budget, the others drawn on every read.
+
+    Args:
+        matrix: V.
+        dtype: what rows are kept in. In float16 there are twice as many, rounded; rows that are drawn are not.
+    """
+
+    is_kept = False
+
+    def __init__(self, matrix: GaussianMatrix, dtype: torch.dtype = torch.float32) -> None:
+        self.shape, self.device = matrix.shape, matrix.device
+        self._matrix, self._dtype = matrix, dtype
+        self._count = matrix.whole_blocks(matrix.memory_budget // (dtype.itemsize * self.shape[1]))
+        left = 4 * (self.shape[0] - self._count) * self.shape[1]
+        self._rest = matrix.subset(slice(self._count, None), memory_budget=self._chunk(left))
+        self._kept: DenseMatrix | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of V that are held."""
+        return self._count * self.shape[1] * self._dtype.itemsize
+
+    def chunks(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yields (rows, V[rows]) from the first row to the last; each is to be read before the next is asked for."""
+        if self._count:
+            yield from self._head().chunks(dtype)
+        for rows, part in self._rest.chunks(dtype):
+            yield slice(rows.start + self._count, rows.stop + self._count), part
+
+    def subset(self, rows: slice | torch.Tensor) -> RowMatrix:
+        """Some rows: a window of those kept is a view, others are the matrix's own."""
+        if isinstance(rows, slice) and rows.indices(self.shape[0])[1] <= self._count:
+            return self._head().subset(rows)
+        if isinstance(rows, slice):
+            return self._matrix.subset(rows, memory_budget=self._chunk(self.kept_bytes))
+        return self._matrix.subset(rows)
+
+    def in_precision(self, dtype: torch.dtype) -> PartlyKept:
+        """The same V, rows kept in another precision."""
+        return PartlyKept(self._matrix, dtype)
+
+    def _chunk(self, size: int) -> int:
+        """A budget for a matrix of so many bytes that lets it draw large chunks, and not keep them."""
+        return max(0, min(CHUNK_BYTES, self._matrix.memory_budget, size - 1))
+
+    def _head(self) -> DenseMatrix:
+        """The rows that are kept, drawn when they are asked for first."""
+        if self._kept is None:
+            entries = torch.empty((self._count, self.shape[1]), dtype=self._dtype, device=self.device)
+            head = self._matrix.subset(slice(0, self._count), memory_budget=self._chunk(4 * entries.numel()))
+            for rows, part in head.chunks():
+                entries[rows] = part
+            self._kept = DenseMatrix(entries)
+        return self._kept
+
+
+def kept_as_it_fits(matrix: RowMatrix, dtype: torch.dtype = torch.float32) -> RowMatrix:
+    """A matrix of which what fits its budget is kept, in this precision; one that is kept anyway stays as it is."""
+    if isinstance(matrix, PartlyKept):
+        return matrix.in_precision(dtype)
+    return PartlyKept(matrix, dtype) if isinstance(matrix, GaussianMatrix) and not matrix.is_kept else matrix

@@ -13,10 +13,11 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from exhume.errors import InputError
-from exhume.features.gaussian import parse_bytes
-from exhume.features.heads import Head, check_ready, find_head, input_of, run
-from exhume.features.symmetry import Parity, Symmetry
+from exhume.features.find_head import Head, check_ready, find_head, input_of, run
+from exhume.features.pass_counter import PassCounter
+from exhume.features.protocol import FeatureMap, Linearisation, Parity, Symmetry
 from exhume.networks import Network
+from exhume.support.text import parse_bytes
 
 KIND = "module"
 # Inputs that a module is tried on when it is opened, and their seed.
@@ -33,7 +34,7 @@ def probe_inputs(module: nn.Module, input_shape: tuple[int, ...], count: int = _
     return torch.randn((count, *input_shape), generator=generator).to(like.device, like.dtype)
 
 
-class ModuleFeatureMap:
+class ModuleFeatureMap(FeatureMap):
     """phi(x): the input of a module's head, for flat rows x; a constant 1 is appended if the head's bias is used.
 
     A head at several positions (a 1 x 1 convolution, a linear layer over tokens) has the mean over positions for
@@ -44,7 +45,7 @@ class ModuleFeatureMap:
         head: name of a linear layer or 1 x 1 convolution; None takes the last one that runs.
         input_shape: shape of one input.
         bias: whether to append the constant.
-        memory_budget: activations of more samples than fit are computed in chunks, anew for every derivative.
+        memory_budget: activations of more samples than fit are computed in chunks, again for every derivative.
     """
 
     def __init__(
@@ -63,7 +64,8 @@ class ModuleFeatureMap:
         self.input_dim = math.prod(self.input_shape)
         self.module = copy.deepcopy(module).requires_grad_(False)
         self.layer = self.module.get_submodule(self.head.name)
-        self._kept: torch.Tensor | None = None
+        self._selected: torch.Tensor | None = None
+        self.counter = PassCounter()
         self.dtype, self.device = probes.dtype, probes.device
         self._check_positions(probes)
         self.num_features = self.head.num_features + bias
@@ -74,19 +76,20 @@ class ModuleFeatureMap:
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Phi(X) (m, p)."""
-        inputs = self._checked(inputs)
-        with torch.no_grad():
-            return torch.cat([self._features(part) for part in inputs.split(self._chunk)])
+        self.count(len(inputs))
+        return self._in_chunks(self.checked(inputs))
 
     def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0, linear_rows: int = 0) -> ModuleLinearisation:
-        """Phi(X) and what jvp and vjp need. The slope of inactive ReLUs is the module's own business: always 0."""
+        """Phi(X) and its derivative. `inactive_slope` is ignored: the module's own derivative is used."""
         if linear_rows:
-            raise InputError("a module has no rows that pass without its activation")
-        return ModuleLinearisation(self, self._checked(inputs), self._chunk)
+            raise InputError(f"a module has no linear part to solve for; linear_rows must be 0, got {linear_rows}")
+        self.count(len(inputs))
+        return ModuleLinearisation(self, self.checked(inputs), self._chunk)
 
     def drift(self, inputs: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
         """J_theta(x_i) sum_j J_theta(x_j)^T c_j over the weights theta of the body."""
-        inputs = self._checked(inputs)
+        self.count(2 * len(inputs))
+        inputs = self.checked(inputs)
         own = f"{self.head.name}." if self.head.name else ""
         weights = {name: each.detach() for name, each in self.module.named_parameters() if not name.startswith(own)}
 
@@ -111,12 +114,12 @@ class ModuleFeatureMap:
         other.symmetry = replace(self.symmetry, parity=parity, homogeneous=False, signs_identified=parity == "none")
         return other
 
-    def subset(self, rows: slice | torch.Tensor) -> Self:
-        """Some of the features; the body is computed whole all the same."""
-        before = torch.arange(self.num_features, device=self.device) if self._kept is None else self._kept
+    def subset(self, coordinates: slice | torch.Tensor) -> Self:
+        """Some of the features; all of the body is computed nevertheless."""
+        before = torch.arange(self.num_features, device=self.device) if self._selected is None else self._selected
         other = copy.copy(self)
-        other._kept = before[rows]
-        other.num_features = int(other._kept.numel())
+        other._selected = before[coordinates]
+        other.num_features = int(other._selected.numel())
         return other
 
     def with_dtype(self, dtype: torch.dtype) -> Self:
@@ -157,12 +160,16 @@ class ModuleFeatureMap:
         """The module's weights."""
         return {name: tensor.detach() for name, tensor in self.module.state_dict().items()}
 
+    def _in_chunks(self, inputs: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return torch.cat([self._features(part) for part in inputs.split(self._chunk)])
+
     def _features(self, rows: torch.Tensor, weights: dict[str, torch.Tensor] | None = None) -> torch.Tensor:
         """Phi of flat rows, differentiable in them (and in the weights, if some are given)."""
         features = self._body(rows, weights)
         if self.bias:
             features = torch.cat([features, torch.ones_like(features[:, :1])], 1)
-        return features if self._kept is None else features[:, self._kept]
+        return features if self._selected is None else features[:, self._selected]
 
     def _body(self, rows: torch.Tensor, weights: dict[str, torch.Tensor] | None = None) -> torch.Tensor:
         """What the head is given, the mean over its positions."""
@@ -188,7 +195,9 @@ class ModuleFeatureMap:
         try:
             moved = torch.func.jvp(self._features, (flat,), (flat.flip(0),))[1]
             values, pull, *_ = torch.func.vjp(self._features, flat)
-            pulled = pull(torch.ones_like(values))[0]
+            # Not a constant: layer normalisation makes the sum of all features constant.
+            weights = torch.linspace(1, 2, values.shape[1]).to(values)
+            pulled = pull(weights.expand_as(values))[0]
         except Exception as error:  # whatever an operation without a derivative raises
             raise InputError(
                 f"torch.func cannot differentiate {name} up to its head: {type(error).__name__}: {error}"
@@ -234,16 +243,9 @@ class ModuleFeatureMap:
             handle.remove()
         return max(1, 2 * sum(sizes))
 
-    def _checked(self, inputs: torch.Tensor) -> torch.Tensor:
-        if inputs.ndim != 2 or inputs.shape[1] != self.input_dim:
-            raise InputError(f"inputs of shape {tuple(inputs.shape)} do not fit a map of (m, {self.input_dim}) rows")
-        return inputs.to(device=self.device, dtype=self.dtype)
 
-
-class ModuleLinearisation:
+class ModuleLinearisation(Linearisation):
     """Phi(X) and its derivative: one jvp or vjp over all samples at once, or a chunk of them at a time."""
-
-    kernel_passes = _KERNEL_PROBES
 
     def __init__(self, feature_map: ModuleFeatureMap, inputs: torch.Tensor, chunk: int) -> None:
         self._map, self._inputs, self._chunk = feature_map, inputs, chunk
@@ -252,15 +254,17 @@ class ModuleLinearisation:
             values, self._pull, *_ = torch.func.vjp(feature_map._features, inputs)
             self.features = values.detach()
         else:
-            self.features = feature_map.forward(inputs)
+            self.features = feature_map._in_chunks(inputs)
 
     def jvp(self, directions: torch.Tensor) -> torch.Tensor:
         """J_i directions_i by forward-mode differentiation."""
+        self._map.count(len(directions))
         parts = zip(self._inputs.split(self._chunk), directions.split(self._chunk), strict=True)
         return torch.cat([torch.func.jvp(self._map._features, (rows,), (part,))[1] for rows, part in parts])
 
     def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
         """J_i^T cotangents_i by reverse-mode differentiation."""
+        self._map.count(len(cotangents))
         if self._pull is not None:
             return self._pull(cotangents)[0]
         parts = zip(self._inputs.split(self._chunk), cotangents.split(self._chunk), strict=True)

@@ -1,41 +1,40 @@
-"""Random features phi(x) = act(V x), Eq. (1), computed chunk by chunk over the rows of V."""
+"""One-layer features phi(x) = act(V x + b), computed chunk by chunk over the rows of V."""
 
 from __future__ import annotations
 
 import copy
-import json
+import hashlib
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Self
 
 import torch
 
 from exhume import activations
 from exhume.activations import Activation
-from exhume.errors import FileError, InputError
-from exhume.features.gaussian import GaussianMatrix, RowMatrix
-from exhume.features.partly_kept import kept_as_it_fits
-from exhume.features.symmetry import Symmetry
-from exhume.sharding import WHOLE, Coordinates
+from exhume.errors import InputError
+from exhume.features.matrix import DenseMatrix, RowMatrix, kept_as_it_fits
+from exhume.features.pass_counter import PassCounter
+from exhume.features.protocol import FeatureMap, Linearisation, Symmetry
+from exhume.support.distributed import WHOLE, Coordinates
 
-KIND = "random_features"
 # Columns per row from which the transposed product is faster (measured on two CPU cores: 10 x 3072 yes, 30 x 3072 no).
 _WIDE = 150
-# Entries of an array over some rows of V that stay in the cache while several operations go over it; and rows of V from
-# which a matrix product is worth calling.
+# Entries of an array over some rows of V that stay in the cache during several operations on it; and the fewest rows of
+# V for one matrix product.
 _CACHED, _LEAST_ROWS = 2**18, 1024
 
 
-class RandomFeatureMap:
-    """phi(x) = act(V x) for the rows of a matrix V (p, d), usually Gaussian of variance 1/d and given by its seed.
+class OneLayerMap(FeatureMap):
+    """phi(x) = act(V x + b) for the rows of a matrix V (p, d).
 
     Args:
         matrix: V, or the rows of it that this process holds.
         activation: act.
         dtype: to compute in.
+        offset: b (p,), or None.
         coordinates: which features these rows are; `num_features` counts all, tensors have columns for those here.
+        counter: where work is counted; by default in a new counter.
     """
-
-    has_offset = False
 
     def __init__(
         self,
@@ -43,29 +42,42 @@ class RandomFeatureMap:
         activation: str | Activation,
         dtype: torch.dtype = torch.float32,
         *,
+        offset: torch.Tensor | None = None,
         coordinates: Coordinates = WHOLE,
+        counter: PassCounter | None = None,
     ) -> None:
         if dtype not in (torch.float32, torch.float64):
-            raise InputError(f"random features compute in float32 or float64, not {dtype}")
-        self.matrix = matrix
+            raise InputError(f"one-layer features are computed in float32 or float64, not {dtype}")
+        self.matrix, self.offset, self.dtype = matrix, offset, dtype
         self.activation = activations.get(activation)
-        self.dtype = dtype
-        self.coordinates = coordinates
+        self.coordinates, self.counter = coordinates, counter or PassCounter()
         self.num_features, self.input_dim = coordinates.count(matrix.shape[0]), matrix.shape[1]
         self.device = matrix.device
-        self.symmetry = Symmetry.of_activation(self.activation)
+        self.symmetry = Symmetry.of_activation(self.activation) if offset is None else Symmetry()
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether b is there."""
+        return self.offset is not None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether no pass generates V."""
+        return self.matrix.is_kept
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Phi(X) (m, p)."""
-        inputs = self._checked(inputs)
+        inputs = self._counted(inputs)
         features = self._empty(inputs.shape[0])
         for rows, part in self.pieces(inputs.shape[0]):
             features[:, rows] = self.activation.value(self._shifted(_times_rows(inputs, part), rows))
         return features
 
-    def linearise(self, inputs: torch.Tensor, inactive_slope: float = 0.0, linear_rows: int = 0) -> RandomLinearisation:
-        """Phi(X) with the slopes act'(V x) that jvp and vjp need; the last `linear_rows` rows stay V x."""
-        inputs = self._checked(inputs)
+    def linearise(
+        self, inputs: torch.Tensor, inactive_slope: float = 0.0, linear_rows: int = 0
+    ) -> OneLayerLinearisation:
+        """Phi(X) with the slopes act'(V x + b) that jvp and vjp need; the last `linear_rows` rows stay V x."""
+        inputs = self._counted(inputs)
         count = inputs.shape[0] - linear_rows
         features, slopes = self._empty(inputs.shape[0]), self._empty(inputs.shape[0])
         slopes[count:] = 1
@@ -79,18 +91,19 @@ class RandomFeatureMap:
                 # sign(relu(z)) is 1 where z > 0; comparisons make booleans, which cost several times as much.
                 slope = slope + inactive_slope * (1 - preactivation.relu().sign_())
             slopes[:count, rows] = slope
-        return RandomLinearisation(self, inputs, features, slopes)
+        return OneLayerLinearisation(self, inputs, features, slopes)
 
-    def preactivate(self, inputs: torch.Tensor) -> torch.Tensor:
+    def matvec(self, inputs: torch.Tensor) -> torch.Tensor:
         """V x for every row, (m, p)."""
-        inputs = self._checked(inputs)
+        inputs = self._counted(inputs)
         linear = self._empty(inputs.shape[0])
         for rows, part in self.matrix.chunks(self.dtype):
             linear[:, rows] = _times_rows(inputs, part)
         return linear
 
-    def pull_back(self, cotangents: torch.Tensor) -> torch.Tensor:
+    def rmatvec(self, cotangents: torch.Tensor) -> torch.Tensor:
         """V^T c for every row: (m, p) -> (m, d)."""
+        self.count(cotangents.shape[0])
         out = torch.zeros((cotangents.shape[0], self.input_dim), dtype=self.dtype, device=self.device)
         for rows, part in self.matrix.chunks(self.dtype):
             out.addmm_(cotangents[:, rows], part)
@@ -107,16 +120,17 @@ class RandomFeatureMap:
     def weighted_moment(self, basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """V^T diag(weights) V b for every row b: (m, d), (p,) -> (m, d). Two feature passes, one read of V."""
         out = torch.zeros((basis.shape[0], self.input_dim), dtype=self.dtype, device=self.device)
-        basis = self._checked(basis)
+        basis = self._counted(basis, 2)
         for rows, part in self.pieces(basis.shape[0]):
             out.addmm_(_times_rows(basis, part).mul_(weights[rows]), part)
         return self.coordinates.sum(out)
 
-    def pull_back_and_moment(
+    def rmatvec_and_moment(
         self, cotangents: torch.Tensor, basis: torch.Tensor, weights: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """V^T c and V^T diag(weights) V b, for every row c (m, p) and b (l, d), in one read of V."""
-        basis = self._checked(basis)
+        self.count(cotangents.shape[0])
+        basis = self._counted(basis, 2)
         pulled = torch.zeros((cotangents.shape[0], self.input_dim), dtype=self.dtype, device=self.device)
         moment = torch.zeros_like(basis)
         for rows, part in self.pieces(basis.shape[0]):
@@ -125,7 +139,8 @@ class RandomFeatureMap:
         return self.coordinates.sum(pulled), self.coordinates.sum(moment)
 
     def second_moment(self, weights: torch.Tensor | None = None) -> torch.Tensor:
-        """V^T diag(weights) V, (d, d); for dimensions in which such a matrix is small."""
+        """V^T diag(weights) V, (d, d), for small d. The cost of d rows."""
+        self.count(self.input_dim)
         moment = torch.zeros((self.input_dim, self.input_dim), dtype=self.dtype, device=self.device)
         for rows, part in self.matrix.chunks(self.dtype):
             left = part if weights is None else part * weights[rows, None]
@@ -134,11 +149,16 @@ class RandomFeatureMap:
 
     def with_dtype(self, dtype: torch.dtype) -> Self:
         """The same V, cast chunk by chunk."""
-        return self._like(dtype=dtype)
+        other = copy.copy(self)
+        other.dtype = dtype
+        return other
 
     def with_activation(self, activation: str | Activation) -> Self:
         """The same V under another activation."""
-        return self._like(activation=activation)
+        other = copy.copy(self)
+        other.activation = activations.get(activation)
+        other.symmetry = Symmetry.of_activation(other.activation) if self.offset is None else Symmetry()
+        return other
 
     def kept_as_it_fits(self, dtype: torch.dtype = torch.float32) -> Self:
         """The map of the same V, of which what fits the budget is kept.
@@ -146,96 +166,75 @@ class RandomFeatureMap:
         In float16 that is twice as much, converted as it is read, for early work: features, computed in the same
         precision as before, differ by about 2e-4 of their size.
         """
+        return self if self.is_kept else self.with_matrix(kept_as_it_fits(self.matrix, dtype))
+
+    def with_matrix(self, matrix: RowMatrix) -> Self:
+        """The same rows of V, stored in another way."""
         other = copy.copy(self)
-        other.matrix = kept_as_it_fits(self.matrix, dtype)
+        other.matrix, other.input_dim = matrix, matrix.shape[1]
         return other
 
-    def subset(self, rows: slice | torch.Tensor) -> Self:
+    def subset(self, coordinates: slice | torch.Tensor) -> Self:
         """Some of the features."""
-        return self._like(rows=rows)
+        here = self.coordinates.local(coordinates)
+        return self.with_rows(self.matrix.subset(here), here, self.coordinates.subset(coordinates))
+
+    def with_rows(self, matrix: RowMatrix, here: slice | torch.Tensor, coordinates: Coordinates) -> Self:
+        """The map of some rows of V, which stand `here` among its own and are these coordinates."""
+        other = self.with_matrix(matrix)
+        other.offset = None if self.offset is None else self.offset[here]
+        other.coordinates, other.num_features = coordinates, coordinates.count(matrix.shape[0])
+        return other
+
+    def in_basis(self, basis: torch.Tensor, scale: float) -> Self:
+        """phi(scale z B) for an orthonormal basis B (r, d): again of this form, with V' = scale V B^T (p, r).
+
+        V' is formed and kept. The cost of r rows.
+        """
+        self.count(basis.shape[0])
+        entries = self._empty(basis.shape[0]).T.contiguous()
+        columns = scale * basis.to(entries).T
+        for rows, part in self.matrix.chunks(self.dtype):
+            entries[rows] = part @ columns
+        return self.with_matrix(DenseMatrix(entries))
 
     def identity(self) -> str:
-        """The map in words, as one string."""
-        return json.dumps(self.to_json(), sort_keys=True)
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """None: V is its seed."""
-        return {}
-
-    def to_json(self) -> dict[str, Any]:
-        """The map in words: V is its seed."""
-        seeded = self.matrix if isinstance(self.matrix, GaussianMatrix) else None
-        if seeded is None or not seeded.is_defined_by_seed or self.coordinates is not WHOLE:
-            raise InputError("only features of a whole seeded matrix can be described in words")
-        if self.activation.name not in activations.names() or activations.get(self.activation.name) != self.activation:
-            raise InputError(f"activation {self.activation.name!r} must be registered before it can be saved by name")
-        return {
-            "kind": KIND,
-            "num_features": self.num_features,
-            "input_dim": self.input_dim,
-            "activation": self.activation.name,
-            "seed": seeded.seed,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
-
-    @classmethod
-    def from_json(
-        cls, value: dict[str, Any], *, memory_budget: int | str = "4GB", device: torch.device | str = "cpu"
-    ) -> RandomFeatureMap:
-        """Builds the map from `to_json`'s words."""
-        try:
-            sizes = int(value["num_features"]), int(value["input_dim"]), int(value["seed"])
-            name, dtype = str(value["activation"]), {"float32": torch.float32, "float64": torch.float64}[value["dtype"]]
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FileError(f"the description of the random features is incomplete or wrong: {error!r}") from error
-        return cls(GaussianMatrix(*sizes, memory_budget=memory_budget, device=device), name, dtype)
-
-    def _like(
-        self,
-        *,
-        rows: slice | torch.Tensor | None = None,
-        activation: str | Activation | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Self:
-        """This map with some of its rows, another activation or another precision."""
-        matrix, _, coordinates = self._restricted(rows)
-        return type(self)(matrix, activation or self.activation, dtype or self.dtype, coordinates=coordinates)
-
-    def _restricted(self, rows: slice | torch.Tensor | None) -> tuple[RowMatrix, slice | torch.Tensor, Coordinates]:
-        """The rows of V for some features, where they stand among those here, and which features they are."""
-        if rows is None:
-            return self.matrix, slice(None), self.coordinates
-        here = self.coordinates.local(rows)
-        return self.matrix.subset(here), here, self.coordinates.subset(rows)
+        """A hash of V, b and the activation."""
+        digest = hashlib.sha256(self.activation.name.encode())
+        for _, part in self.matrix.chunks():
+            digest.update(part.cpu().numpy().tobytes())
+        if self.offset is not None:
+            digest.update(self.offset.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def _shifted(self, linear: torch.Tensor, rows: slice) -> torch.Tensor:
-        """V x + b for maps that have a b."""
-        return linear
+        """V x + b."""
+        return linear if self.offset is None else linear + self.offset[rows].to(linear.dtype)
 
     def _empty(self, rows: int) -> torch.Tensor:
         return torch.empty((rows, self.matrix.shape[0]), dtype=self.dtype, device=self.device)
 
-    def _checked(self, inputs: torch.Tensor) -> torch.Tensor:
-        if inputs.ndim != 2 or inputs.shape[1] != self.input_dim:
-            raise InputError(f"inputs of shape {tuple(inputs.shape)} do not fit a map of (m, {self.input_dim}) rows")
-        return inputs.to(device=self.device, dtype=self.dtype)
+    def _counted(self, inputs: torch.Tensor, times: int = 1) -> torch.Tensor:
+        """The inputs, checked, and so many applications to them counted."""
+        self.count(times * len(inputs))
+        return self.checked(inputs)
 
 
-class RandomLinearisation:
+class OneLayerLinearisation(Linearisation):
     """Phi(X) and the diagonal-times-V Jacobians J_i = diag(act'(V x_i)) V."""
 
-    kernel_passes = 0  # in closed form
-
     def __init__(
-        self, feature_map: RandomFeatureMap, inputs: torch.Tensor, features: torch.Tensor, slopes: torch.Tensor
+        self, feature_map: OneLayerMap, inputs: torch.Tensor, features: torch.Tensor, slopes: torch.Tensor
     ) -> None:
         self._map = feature_map
         self._inputs = inputs  # (m, d)
         self.features = features  # (m, p)
         self.slopes = slopes  # (m, p)
+        self.generates_matrix = not feature_map.is_kept
 
     def jvp(self, directions: torch.Tensor) -> torch.Tensor:
         """act'(V x_i) o (V directions_i)."""
+        self._map.count(directions.shape[0])
         out = torch.empty_like(self.slopes)
         for rows, part in self._map.pieces(directions.shape[0]):
             torch.mul(self.slopes[:, rows], _times_rows(directions, part), out=out[:, rows])
@@ -243,20 +242,25 @@ class RandomLinearisation:
 
     def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
         """V^T (act'(V x_i) o cotangents_i)."""
+        self._map.count(cotangents.shape[0])
         out = torch.zeros((cotangents.shape[0], self._map.input_dim), dtype=self.slopes.dtype, device=self._map.device)
         for rows, part in self._map.pieces(cotangents.shape[0]):
             out.addmm_(self.slopes[:, rows] * cotangents[:, rows], part)
         return self._map.coordinates.sum(out)
 
     def weighted_jvp(self, weights: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
-        """sum_i w_i J_i directions_i: (m, k), (m, d) -> (k, p), without an array (m, p). One feature pass."""
+        """sum_i w_i J_i directions_i: (m, k), (m, d) -> (k, p), without an array (m, p)."""
+        self._map.count(directions.shape[0])
         out = self.slopes.new_empty((weights.shape[1], self.slopes.shape[1]))
+        tall = self._map.input_dim >= _WIDE * directions.shape[0]  # see `_times_rows`
         for rows, part in self._map.pieces(directions.shape[0]):
-            torch.mm(weights.T, self.slopes[:, rows] * _times_rows(directions, part), out=out[:, rows])
+            moved = (part @ directions.T).T if tall else directions @ part.T
+            torch.mm(weights.T, self.slopes[:, rows] * moved, out=out[:, rows])
         return out
 
     def weighted_vjp(self, weights: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
-        """The adjoint of `weighted_jvp` in the directions: (m, k), (k, p) -> (m, d). One feature pass."""
+        """The adjoint of `weighted_jvp` in the directions: (m, k), (k, p) -> (m, d)."""
+        self._map.count(weights.shape[0])
         single = weights.shape[1] == 1  # its weights are put in at the end
         out = self.slopes.new_zeros((weights.shape[0], self._map.input_dim))
         for rows, part in self._map.pieces(weights.shape[0]):
@@ -264,21 +268,11 @@ class RandomLinearisation:
             out.addmm_(self.slopes[:, rows] * change, part)
         return self._map.coordinates.sum(out.mul_(weights) if single else out)
 
-    @property
-    def generates_anew(self) -> bool:
-        """Whether V, or a part of it, is generated for every derivative."""
-        return not self._map.matrix.is_kept
-
-    def sweep(
+    def normal_product(
         self, weights: torch.Tensor, directions: torch.Tensor, change: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """r = sum_i w_i J_i directions_i + change^T Phi; V^T (act' o w r) and Phi r^T. Two passes, one read of V.
-
-        Args:
-            weights: w (m, k).
-            directions: (m, d).
-            change: (n, k) for the first n rows.
-        """
+        """As in the protocol, in one read of V."""
+        self._map.count(2 * directions.shape[0])
         count = change.shape[0]
         image = self.slopes.new_zeros(directions.shape)
         moments = torch.zeros_like(change)

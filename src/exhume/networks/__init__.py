@@ -1,4 +1,4 @@
-"""Networks: architectures by name. They are public knowledge; training them is the victims' room."""
+"""Network architectures by name, with initial weights from a seed; `exhume.training` trains them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from exhume.errors import InputError, unknown_name
+from exhume.errors import InputError
 from exhume.networks.base import Network
 from exhume.networks.mlp import MLP
 from exhume.networks.resnet import ResNet
 from exhume.networks.two_layer import TwoLayer
 from exhume.networks.vit import VisionTransformer
+from exhume.support.validation import one_of
 
 NETWORKS: dict[str, type[Network]] = {network.name: network for network in (TwoLayer, MLP, ResNet, VisionTransformer)}
 
@@ -22,11 +23,10 @@ def build(name: str, config: Mapping[str, Any], seed: int = 0) -> Network:
     Args:
         name: a key of `NETWORKS`.
         config: the constructor's arguments but the seed.
-        seed: of the initial weights; any will do if a state dict is loaded afterwards.
+        seed: of the initial weights; it does not matter if a state dict is loaded afterwards.
     """
-    if name not in NETWORKS:
-        raise unknown_name("network", name, NETWORKS)
-    parameters = dict(inspect.signature(NETWORKS[name]).parameters)
+    network = NETWORKS[one_of("network", name, NETWORKS)]
+    parameters = dict(inspect.signature(network).parameters)
     del parameters["seed"]
     required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
     wrong = sorted(set(config) - set(parameters))
@@ -34,7 +34,7 @@ def build(name: str, config: Mapping[str, Any], seed: int = 0) -> Network:
     if wrong or missing:
         problem = f"has no setting {', '.join(wrong)}" if wrong else f"needs {', '.join(missing)}"
         raise InputError(f"{name} {problem}; valid: {', '.join(parameters)}, of which needed: {', '.join(required)}")
-    return NETWORKS[name](**config, seed=seed)
+    return network(**config, seed=seed)
 
 
 __all__ = ["MLP", "NETWORKS", "Network", "ResNet", "TwoLayer", "VisionTransformer", "build"]

@@ -1,4 +1,4 @@
-"""The base of all networks: a body that makes features, and a linear head on top of it."""
+"""The base class of all networks, a body that computes features and a linear head; layers with Gaussian weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Network(nn.Module, ABC):
     """f(x) = head(features(x)): the architecture is public, the weights come from a seed or a state dict.
 
     Attributes:
-        name: what the registry finds it by.
+        name: its key in `NETWORKS`.
         head: the last layer, the one whose displacement an attack reads.
         input_shape: shape of one input.
         activation: name of its activation, which decides whether norms of inputs show in the features.
@@ -74,27 +74,36 @@ def gaussian_linear(inputs: int, outputs: int, generator: torch.Generator, *, bi
 
 
 def gaussian_convolution(
-    inputs: int,
-    outputs: int,
-    kernel: int,
-    generator: torch.Generator,
-    *,
-    variance_of: int,
-    stride: int = 1,
-    padding: int = 0,
-    bias: bool = False,
+    channels: tuple[int, int], kernel: int, generator: torch.Generator, *, fan_in: int | None = None, **options: Any
 ) -> nn.Conv2d:
-    """A convolution with weights N(0, 1/variance_of), i.i.d., and a bias of zero if any."""
-    layer = cast(
-        nn.Conv2d,
-        nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=padding, bias=bias),
-    )
-    return _filled(layer, variance_of, generator)
+    """A convolution with weights N(0, 1/fan_in), i.i.d., and a bias of zero if any.
+
+    Args:
+        channels: of its inputs and of its outputs.
+        kernel: side.
+        generator: of the weights.
+        fan_in: by default its own, the numbers of a patch.
+        options: others of `torch.nn.Conv2d`; the bias must be asked for.
+    """
+    options.setdefault("bias", False)
+    layer = cast(nn.Conv2d, nn.utils.skip_init(nn.Conv2d, *channels, kernel, **options))
+    return _filled(layer, fan_in or channels[0] * kernel**2, generator)
 
 
-def _filled(layer: Layer, variance_of: int, generator: torch.Generator) -> Layer:
+def square_image(image_shape: Any, least_side: int) -> tuple[int, int, int]:
+    """The shape (channels, side, side) as a tuple, if it is one."""
+    shape = tuple(image_shape) if isinstance(image_shape, (tuple, list)) else ()
+    whole = all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in shape)
+    if len(shape) != 3 or not whole or shape[1] != shape[2] or shape[1] < least_side:
+        raise InputError(
+            f"image_shape is {image_shape!r}; valid: (channels, side, side) with a side of at least {least_side}"
+        )
+    return shape[0], shape[1], shape[2]
+
+
+def _filled(layer: Layer, fan_in: int, generator: torch.Generator) -> Layer:
     with torch.no_grad():
-        layer.weight.normal_(0.0, 1.0 / math.sqrt(variance_of), generator=generator)
+        layer.weight.normal_(0.0, 1.0 / math.sqrt(fan_in), generator=generator)
         if layer.bias is not None:
             layer.bias.zero_()
     return layer

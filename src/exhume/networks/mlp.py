@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from exhume.errors import InputError
 from exhume.networks.base import Network, gaussian_linear
-from exhume.networks.checks import positive_number, whole_number
 from exhume.networks.two_layer import Elementwise
-from exhume.randomness import generator_for
+from exhume.support.randomness import generator_for
+from exhume.support.validation import positive_number, whole_number
 
 _LAYERS = 2  # hidden ones, if only a width is given
 

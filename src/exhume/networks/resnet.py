@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from exhume.networks.base import Network, gaussian_convolution, gaussian_linear
-from exhume.networks.checks import flag, square_image, whole_number
-from exhume.randomness import generator_for
+from exhume.networks.base import Network, gaussian_convolution, gaussian_linear, square_image
+from exhume.support.randomness import generator_for
+from exhume.support.validation import flag, whole_number
 
 # The stem's kernel is chosen so that every image becomes maps of this side; for 32 x 32 it is the paper's 28 x 28.
 MAP_SIDE = 7
@@ -21,10 +21,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.inner, self.outer = (
-            gaussian_convolution(channels, channels, 3, generator, variance_of=9 * channels, padding=1)
-            for _ in range(2)
-        )
+        self.inner, self.outer = (gaussian_convolution((channels, channels), 3, generator, padding=1) for _ in range(2))
 
     def forward(self, maps: Tensor) -> Tensor:
         """Maps (m, h, 7, 7) to maps of the same shape."""
@@ -66,7 +63,7 @@ class ResNet(Network):
         self.stem_relu = flag("stem_relu", stem_relu)
         generator = generator_for(seed, "resnet weights")
         kernel = side + 3 - MAP_SIDE
-        self.stem = gaussian_convolution(depth, channels, kernel, generator, variance_of=depth * side * side, padding=1)
+        self.stem = gaussian_convolution((depth, channels), kernel, generator, fan_in=depth * side * side, padding=1)
         self.blocks = nn.Sequential(*(ResidualBlock(channels, generator) for _ in range(blocks)))
         self.head = gaussian_linear(channels * MAP_SIDE**2, num_outputs, generator)
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from exhume import activations
 from exhume.networks.base import Network, gaussian_linear
-from exhume.networks.checks import whole_number
-from exhume.randomness import generator_for
+from exhume.support.randomness import generator_for
+from exhume.support.validation import whole_number
 
 
 class Elementwise(nn.Module):

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from exhume.errors import InputError
-from exhume.networks.base import Network, gaussian_convolution, gaussian_linear
-from exhume.networks.checks import flag, positive_number, square_image, whole_number
-from exhume.randomness import generator_for
+from exhume.networks.base import Network, gaussian_convolution, gaussian_linear, square_image
+from exhume.support.randomness import generator_for
+from exhume.support.validation import flag, positive_number, whole_number
 
 _LARGEST_PATCH = 16  # ViT-B/16
 _MOST_HEADS = 12  # ViT-B
@@ -104,15 +104,7 @@ class VisionTransformer(Network):
         self.num_heads = _divisor("num_heads", num_heads, width, _MOST_HEADS)
         self.token_std = positive_number("token_std", token_std)
         generator = generator_for(seed, "vit weights")
-        self.embedding = gaussian_convolution(
-            channels,
-            width,
-            self.patch,
-            generator,
-            variance_of=channels * self.patch**2,
-            stride=self.patch,
-            bias=True,
-        )
+        self.embedding = gaussian_convolution((channels, width), self.patch, generator, stride=self.patch, bias=True)
         tokens = (side // self.patch) ** 2 + 1
         self.class_token = nn.Parameter(token_std * torch.randn((1, 1, width), generator=generator))
         self.positions = nn.Parameter(token_std * torch.randn((1, tokens, width), generator=generator))

@@ -1,7 +1,7 @@
-"""The planning room: what an attack would cost, in passes, flops, memory and time, before it is begun."""
+"""What an attack would cost, in passes, operations, memory and time, before it is run."""
 
 from exhume.planning.cost import Cost, Plan, Seconds, plan
-from exhume.planning.hardware import GPU, THOUSAND_GPUS, Hardware
-from exhume.planning.outlook import Outlook, outlook
+from exhume.planning.hardware import GPU, Hardware
+from exhume.planning.known_data_sets import Outlook, outlook
 
-__all__ = ["GPU", "THOUSAND_GPUS", "Cost", "Hardware", "Outlook", "Plan", "Seconds", "outlook", "plan"]
+__all__ = ["GPU", "Cost", "Hardware", "Outlook", "Plan", "Seconds", "outlook", "plan"]

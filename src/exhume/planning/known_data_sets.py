@@ -1,4 +1,4 @@
-"""The outlook: data sets up to a million ImageNet pictures, what attacking each would take, and what the law says."""
+"""What attacks on well-known data sets would cost, up to a million ImageNet images, and what the law says of each."""
 
 from __future__ import annotations
 
@@ -8,47 +8,30 @@ from typing import Any
 
 from exhume.law import Forecast, forecast
 from exhume.planning.cost import Cost, Plan, plan
-from exhume.planning.hardware import GPU, THOUSAND_GPUS, Hardware
-from exhume.planning.words import duration, size
+from exhume.planning.hardware import GPU, Hardware
+from exhume.support.text import long_duration, size
 
-# Seconds for which smaller hardware is preferred, and beyond which nobody waits: a week and a year.
-_PATIENCE, _LONGEST = 7 * 86400.0, 365.25 * 86400
+# Seconds within which the smallest hardware is preferred (a week), and beyond which an attack is out of reach (a year).
+_PREFERRED, _LONGEST = 7 * 86400.0, 365.25 * 86400
 
 
 @dataclass(frozen=True)
 class LastLayer:
-    """The last layer of a network that people train: its weights are features times outputs."""
+    """The last layer of a network that people train, without its biases."""
 
     network: str
     num_features: int
     num_outputs: int
 
-    @property
-    def num_parameters(self) -> int:
-        """Without biases."""
-        return self.num_features * self.num_outputs
 
-
-LENET = LastLayer("LeNet-5", 84, 10)
-RESNET18_CIFAR = LastLayer("ResNet-18", 512, 10)
-RESNET18_TINY = LastLayer("ResNet-18", 512, 200)
-RESNET50 = LastLayer("ResNet-50", 2048, 1000)
-
-# (data, d, n, a network known for such data)
-CASES: tuple[tuple[str, int, int, LastLayer | None], ...] = (
-    ("sphere", 100, 100, None),
-    ("MNIST", 784, 100, LENET),
-    ("CIFAR-10", 3072, 10, RESNET18_CIFAR),
-    ("CIFAR-10", 3072, 100, RESNET18_CIFAR),
-    ("CIFAR-10", 3072, 1_000, RESNET18_CIFAR),
-    ("CIFAR-10", 3072, 50_000, RESNET18_CIFAR),
-    ("Tiny-ImageNet", 12_288, 20, RESNET18_TINY),
-    ("Tiny-ImageNet", 12_288, 1_000, RESNET18_TINY),
-    ("Tiny-ImageNet", 12_288, 100_000, RESNET18_TINY),
-    ("ImageNet", 150_528, 10, RESNET50),
-    ("ImageNet", 150_528, 1_000, RESNET50),
-    ("ImageNet", 150_528, 1_000_000, RESNET50),
-)
+# Data set: d, several n, and the last layer of a network that people train on it.
+CASES: dict[str, tuple[int, tuple[int, ...], LastLayer | None]] = {
+    "sphere": (100, (100,), None),
+    "MNIST": (784, (100,), LastLayer("LeNet-5", 84, 10)),
+    "CIFAR-10": (3072, (10, 100, 1_000, 50_000), LastLayer("ResNet-18", 512, 10)),
+    "Tiny-ImageNet": (12_288, (20, 1_000, 100_000), LastLayer("ResNet-18", 512, 200)),
+    "ImageNet": (150_528, (10, 1_000, 1_000_000), LastLayer("ResNet-50", 2048, 1000)),
+}
 
 
 @dataclass(frozen=True)
@@ -74,25 +57,25 @@ class Outlook:
 
     @property
     def cost(self) -> Cost:
-        """On the first hardware; passes, flops and V are the same on all."""
+        """The cost on the first hardware; passes, flops and V are the same on all."""
         cost = self.plans[0].cost
-        assert cost is not None  # as many parameters as needed are never too few
+        assert cost is not None  # the law allows the attack with the parameters needed
         return cost
 
     @property
     def verdict(self) -> str:
-        """The first hardware that does it within a week, else the quickest within a year, else out of reach."""
+        """The first hardware that takes at most a week, else the quickest of at most a year, else out of reach."""
         took = [(each.hardware.name, each.cost.seconds) for each in self.plans if each.cost and each.cost.seconds]
         if not took:
             last = self.plans[-1]
             assert last.cost is not None
-            there, needed = size(last.hardware.memory), size(last.cost.memory)
-            products = duration(last.cost.flops / (last.hardware.flops * last.hardware.processes))
-            return f"out of reach: {needed} a process where {there} are, and {products} of products"
-        in_time = [each for each in took if each[1] <= _PATIENCE]
-        name, seconds = in_time[0] if in_time else min(took, key=lambda each: each[1])
-        told = f"{duration(seconds)} on {name}"
-        return told if seconds <= _LONGEST else f"out of reach: {told}"
+            available, needed = size(last.hardware.memory), size(last.cost.memory)
+            products = long_duration(last.cost.flops / (last.hardware.flops * last.hardware.processes))
+            return f"out of reach: {needed} per process of {available}, and {products} of products"
+        preferred = [each for each in took if each[1] <= _PREFERRED]
+        name, seconds = preferred[0] if preferred else min(took, key=lambda each: each[1])
+        time = f"{long_duration(seconds)} on {name}"
+        return time if seconds <= _LONGEST else f"out of reach: {time}"
 
     def to_json(self) -> dict[str, Any]:
         """The row, as plain JSON values."""
@@ -108,14 +91,18 @@ class Outlook:
         }
 
 
-def outlook(hardware: Hardware, others: Sequence[Hardware] = (GPU, THOUSAND_GPUS)) -> list[Outlook]:
-    """Plans every case with as many parameters as are dependable (3dn), on this hardware and on others."""
+def outlook(hardware: Hardware, others: Sequence[Hardware] = (GPU,)) -> list[Outlook]:
+    """Plans an attack on each data set with as many parameters as are dependable (3dn), on this and other hardware."""
     rows = []
-    for data, dim, samples, layer in CASES:
-        needed = forecast(1, dim, samples).comfortable_parameters
-        plans = tuple(plan(needed, dim, samples, hardware=each) for each in (hardware, *others))
-        said = None
-        if layer is not None:
-            said = forecast(layer.num_parameters, dim, samples, layer.num_outputs)
-        rows.append(Outlook(data, plans, layer, said))
+    for data, (dim, counts, layer) in CASES.items():
+        for samples in counts:
+            needed = forecast(1, dim, samples).comfortable_parameters
+            plans = tuple(plan(needed, dim, samples, hardware=each) for each in (hardware, *others))
+            rows.append(Outlook(data, plans, layer, _forecast_of(layer, dim, samples)))
     return rows
+
+
+def _forecast_of(layer: LastLayer | None, dim: int, samples: int) -> Forecast | None:
+    if layer is None:
+        return None
+    return forecast(layer.num_features * layer.num_outputs, dim, samples, layer.num_outputs)

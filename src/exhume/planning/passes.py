@@ -1,7 +1,7 @@
-"""What the exact attack does, in numbers: how many coordinates it reads, in how many passes, keeping how much.
+"""What the exact attack does, in numbers: how many coordinates it reads, in how many passes, with how many arrays.
 
-Everything that planning knows of the attack stands here and nowhere else. The passes are a power law fitted to the
-measurements below whenever it is asked for: replacing a measurement is all that a faster attack needs.
+The passes follow a power law that is fitted to the measurements below. When the attack becomes faster, only the
+measurements need to be replaced.
 """
 
 from __future__ import annotations
@@ -13,32 +13,30 @@ from functools import cache
 
 import numpy as np
 
-# Coordinates that the attack reads of a wider model with one output, in equations per unknown: where it searches in a
-# small basis (inputs per sample, and inputs, at least), and elsewhere. Small matrices V are read whole, as are those
-# that are not so many times as wide as what would be read.
-IN_A_BASIS, BY_SUBSETS = 3.0, 5.0
-_DIMS_PER_SAMPLE, _DIMS, _SMALL, _WORTH_IT = 10, 256, 2**20, 1.3
-# Reads of V in a pass: a conjugate-gradient step is two passes, V D and V^T C, and one read where V is drawn anew;
-# passes inside a basis read none of it. Elsewhere, and in a basis.
+from exhume.attacks._base.tuning import DEFAULT_TUNING
+
+# Reads of V per pass. A conjugate-gradient step is two passes, V D and V^T C, and one read where V is regenerated;
+# passes inside a basis do not read V. The second number is the average of a search in a basis.
 READS_PER_PASS, READS_PER_PASS_IN_A_BASIS = 1.0, 0.6
-# Passes of a Gauss-Newton step: conjugate gradients, the gradient and the new point. Each step makes Phi Phi^T anew.
+_BASIS, _SCHEDULE = DEFAULT_TUNING.basis, DEFAULT_TUNING.schedule
+# Passes of a Gauss-Newton step: conjugate gradients, the gradient and the new point. Each step computes Phi Phi^T.
 PASSES_PER_STEP = 15.0
-# Share of the passes that may read V in half precision where the attack searches in a basis; others need float32.
+# Share of the passes of a search in a basis that may read V in half precision; others need float32.
 HALF_PRECISION_SHARE = 0.4
-# Tables of rows x coordinates that are held at once: features and slopes of two points, and one product; and the
-# basis's own features, so many for every sample.
+# Arrays of rows x coordinates that are in memory at once: features and slopes of two points, and one product; and the
+# features of the basis, so many for each sample.
 TABLES, TABLES_OF_A_BASIS = 5.0, 3.3
-# Reads and writes of such tables in a pass, activations included; with the next, fitted to seconds of small attacks.
+# Reads and writes of such arrays per pass, with activations; fitted, like PASS_OVERHEAD, to seconds of small attacks.
 TABLE_ACCESSES = 10
-# Rows at most, for each sample: rounds add an eighth.
+# Most rows for each sample: rounds of the search add an eighth.
 ROWS_PER_SAMPLE = 1.125
-# Vectors of rows x d that the solver holds: rows, gradient, directions and their images.
+# Arrays of rows x d that the solver holds: rows, gradient, directions and their images.
 VECTORS = 10
 # Matrices of rows x rows in float64: Phi Phi^T, its factor and the preconditioner.
 GRAMS = 4
 # Bytes of the process itself: Python and torch.
 PROCESS_BYTES = 500 * 10**6
-# Seconds of a pass that no size shrinks: calls of small operations.
+# Seconds of a pass that do not depend on the sizes: calls of small operations.
 PASS_OVERHEAD = 6e-4
 
 
@@ -48,9 +46,9 @@ class Measured:
 
     Attributes:
         input_dim, num_samples: d and n.
-        ratio: equations per unknown that were read, p/(dn) for one output.
+        ratio: equations read per unknown, p/(dn) for one output.
         passes: over the coordinates that were read.
-        source: the command that prints it.
+        source: the command that prints them.
     """
 
     input_dim: int
@@ -73,7 +71,7 @@ ONE_OUTPUT = (
     Measured(200, 5, 4, 308, "python -m benches scaling"),
     Measured(200, 20, 4, 188, "python -m benches scaling"),
     Measured(200, 80, 4, 269, "python -m benches scaling"),
-    # Of 4dn three quarters were read: full passes times 4/3.
+    # Three quarters of 4dn coordinates were read: 4/3 times the full passes.
     Measured(768, 6, 3, 275, "python -m benches scaling"),
     Measured(768, 40, 3, 289, "python -m benches scaling"),
     Measured(3072, 10, 3.25, 192, "python -m benches laptop"),
@@ -81,7 +79,7 @@ ONE_OUTPUT = (
     Measured(3072, 100, 3, 288, "python -m benches figure1"),
     Measured(12_288, 20, 3, 234, "python -m benches laptop"),
 )
-# Several outputs: the direct search (exhume.attacks.direct), here on trained two-layer networks with ten outputs.
+# Several outputs: the direct search (attacks/_search/direct.py), here on trained two-layer networks of ten outputs.
 SEVERAL_OUTPUTS = (
     Measured(3072, 10, 4, 825, "python -m benches networks"),
     Measured(3072, 100, 4, 1165, "exhume attack runs/fig7 (docs/results.md)"),
@@ -94,8 +92,7 @@ class PowerLaw:
 
     Attributes:
         misfit: largest factor between a measurement and the law.
-        samples, dims, ratios: smallest and largest that were measured.
-        count: of the measurements.
+        measurements: that it was fitted to.
     """
 
     factor: float
@@ -103,64 +100,55 @@ class PowerLaw:
     of_dim: float
     of_ratio: float
     misfit: float
-    samples: tuple[int, int]
-    dims: tuple[int, int]
-    ratios: tuple[float, float]
-    count: int
+    measurements: Sequence[Measured]
 
     def __call__(self, input_dim: int, num_samples: int, ratio: float) -> float:
         """Passes over the coordinates read."""
         return self.factor * num_samples**self.of_samples * input_dim**self.of_dim * ratio**self.of_ratio
 
     def covers(self, input_dim: int, num_samples: int, ratio: float) -> bool:
-        """Whether the sizes lie between those measured."""
-        within = ((num_samples, self.samples), (input_dim, self.dims), (round(ratio, 2), self.ratios))
-        return all(low <= value <= high for value, (low, high) in within)
+        """Whether the sizes lie within those measured."""
+        sizes = (num_samples, input_dim, round(ratio, 2))
+        return all(low <= size <= high for size, (low, high) in zip(sizes, self.ranges, strict=True))
+
+    @property
+    def ranges(self) -> list[tuple[float, float]]:
+        """The smallest and the largest n, d and p/dn that were measured."""
+        sizes = zip(*((each.num_samples, each.input_dim, each.ratio) for each in self.measurements), strict=True)
+        return [(min(each), max(each)) for each in sizes]
 
     @property
     def formula(self) -> str:
-        """The law in a line."""
+        """The law as text."""
         exponents = f"n^{self.of_samples:.2f} d^{self.of_dim:.2f} (p/dn)^{self.of_ratio:.2f}"
         return f"{self.factor:.3g} {exponents}"
 
 
 def fit(measurements: Sequence[Measured]) -> PowerLaw:
-    """Least squares in logarithms; an axis along which nothing was varied gets the exponent 0."""
+    """Fits by least squares in logarithms; the exponent of a size that was not varied is 0."""
     axes = np.log([[each.num_samples, each.input_dim, each.ratio] for each in measurements])
     passes = np.log([each.passes for each in measurements])
     middle, mean = axes.mean(axis=0), passes.mean()
-    exponents = np.linalg.lstsq(axes - middle, passes - mean, rcond=None)[0]  # smallest solution: 0 where all are alike
+    exponents = np.linalg.lstsq(axes - middle, passes - mean, rcond=None)[0]  # the minimum-norm solution
     misfits = np.abs((axes - middle) @ exponents + mean - passes)
-    samples = [each.num_samples for each in measurements]
-    dims = [each.input_dim for each in measurements]
-    ratios = [each.ratio for each in measurements]
+    factor, misfit = math.exp(mean - middle @ exponents), math.exp(misfits.max())
     of_samples, of_dim, of_ratio = map(float, exponents)
-    return PowerLaw(
-        factor=math.exp(mean - middle @ exponents),
-        of_samples=of_samples,
-        of_dim=of_dim,
-        of_ratio=of_ratio,
-        misfit=math.exp(misfits.max()),
-        samples=(min(samples), max(samples)),
-        dims=(min(dims), max(dims)),
-        ratios=(min(ratios), max(ratios)),
-        count=len(measurements),
-    )
+    return PowerLaw(factor, of_samples, of_dim, of_ratio, misfit, measurements)
 
 
 @cache
 def law_of_passes(num_outputs: int) -> PowerLaw:
-    """The fitted law of the search that the attack begins with: another one for several outputs."""
+    """The fitted law of the search that the attack starts with, which is another one for several outputs."""
     return fit(ONE_OUTPUT if num_outputs == 1 else SEVERAL_OUTPUTS)
 
 
 @dataclass(frozen=True)
 class Attacked:
-    """What the attack's choices depend on.
+    """The sizes that decide which search the attack runs.
 
     Attributes:
         input_dim, num_samples, num_outputs: d, n and k.
-        norms_open: whether the activation shows norms, which are unknowns then.
+        norms_open: whether the norms of the samples are unknowns.
     """
 
     input_dim: int
@@ -170,13 +158,13 @@ class Attacked:
 
     @property
     def in_a_basis(self) -> bool:
-        """Whether the search is in a small basis."""
-        few = self.input_dim >= max(_DIMS, _DIMS_PER_SAMPLE * self.num_samples)
+        """Whether the attack searches in a small basis."""
+        few = self.input_dim >= max(_BASIS.least_dims, _BASIS.dims_per_sample * self.num_samples)
         return few and self.num_outputs == 1 and not self.norms_open
 
     @property
     def reads_per_pass(self) -> float:
-        """How often V is read in a pass, on average."""
+        """Reads of V per pass, on average."""
         return READS_PER_PASS_IN_A_BASIS if self.in_a_basis else READS_PER_PASS
 
     @property
@@ -186,11 +174,11 @@ class Attacked:
 
     @property
     def tables(self) -> float:
-        """Tables of rows x coordinates that are held at once."""
+        """Arrays of rows x coordinates that are in memory at once."""
         return TABLES + (TABLES_OF_A_BASIS if self.in_a_basis else 0)
 
     def coordinates_read(self, width: int, unknowns: int) -> int:
-        """How many of the h coordinates are read; of several outputs all are."""
-        read = math.ceil((IN_A_BASIS if self.in_a_basis else BY_SUBSETS) * unknowns)
-        in_part = self.num_outputs == 1 and width * self.input_dim > _SMALL and width > _WORTH_IT * read
-        return read if in_part else width
+        """How many of the h coordinates are read; all of them if there are several outputs."""
+        read = math.ceil((_SCHEDULE.in_basis if self.in_a_basis else _SCHEDULE.by_subsets) * unknowns)
+        large = width * self.input_dim > _SCHEDULE.small_matrix and width > _SCHEDULE.least_saving * read
+        return read if large and self.num_outputs == 1 else width

@@ -1,64 +1,93 @@
-"""What the attacker was assumed to know, a full sentence each, and what was not needed."""
+"""What the adversary was assumed to know, a full sentence each, and the Markdown snippet for a model card."""
 
 from __future__ import annotations
 
-from exhume.knowledge import Channels, Knowledge
-from exhume.reconstruction import Reconstruction
-from exhume.report.content import Fact
+import re
+
+from exhume.attacks import Unmix
+from exhume.report.content import Fact, Verdict
+from exhume.report.page import environment
+from exhume.report.subject import Subject
+from exhume.results.reconstruction import Reconstruction
+from exhume.target.dense_displacement import LEAST_FALL
+from exhume.target.knowledge import Channels, Knowledge
 
 _INITIAL_HEAD = {
     "known": "The weights of the head before training were known, so that their change in training was.",
     "zero": "The weights of the head before training were taken to be zero.",
     "unknown": "The weights of the head before training were not known; the trained ones stand for their change.",
 }
+_FIRST_LAYER = (
+    "The weights of the first layer before training were known, from a checkpoint or from the seed that makes them. "
+    "Those of other layers before training were not used."
+)
 _ALPHABETS = {
     "signs": "Labels were known to be -1 or +1, and to be fitted exactly.",
     "one-hot": "Labels were known to be one-hot classes, and to be fitted exactly.",
 }
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#|~!])")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-def of(result: Reconstruction) -> tuple[Fact, ...]:
-    """What was known in this attack, then what was not."""
+def list_assumptions(result: Reconstruction) -> tuple[Fact, ...]:
+    """What the adversary knew in this attack, then what it did not need."""
     known = result.knowledge
     facts = [
         Fact("Model", "The architecture and the trained weights were known: whoever has the model file has these."),
-        Fact("Head before training", _INITIAL_HEAD[known.initial_head]),
     ]
-    if known.initial_body == "known":
-        facts.append(Fact("Other layers before training", "Their weights before training were known."))
+    if result.method == Unmix.name:
+        facts.append(Fact("First layer before training", _FIRST_LAYER))
+    else:
+        facts.append(Fact("Head before training", _INITIAL_HEAD[known.initial_head]))
+        if known.initial_body == "known":
+            text = "The weights of the other layers before training were known."
+            facts.append(Fact("Other layers before training", text))
     facts += _of_data(known, result)
     facts += _not_needed(known)
     return tuple(facts)
 
 
+def model_card(subject: Subject, verdict: Verdict, provenance: tuple[Fact, ...]) -> str:
+    """The snippet: verdict, sizes, what was assumed, which tool and when."""
+    named = {fact.name.lower(): fact.value for fact in provenance}
+    templates = environment().overlay(autoescape=False, keep_trailing_newline=True)
+    templates.filters["markdown"] = _escape_markdown
+    return templates.get_template("model_card.md.j2").render(
+        subject=subject,
+        verdict=verdict,
+        result=subject.result,
+        forecast=subject.forecast,
+        assumptions=list_assumptions(subject.result) if subject.result is not None else (),
+        version=named.get("exhume"),
+        date=named.get("date"),
+    )
+
+
 def _of_data(known: Knowledge, result: Reconstruction) -> list[Fact]:
-    facts = []
+    sentences = {"Number of samples": f"It was not known; the attack looked for {len(result.samples):,} of them."}
     if known.count is not None:
-        facts.append(Fact("Number of samples", f"It was known that there were {known.count:,} training samples."))
-    else:
-        facts.append(
-            Fact("Number of samples", f"It was not known; the attack looked for {len(result.samples):,} of them.")
-        )
+        sentences["Number of samples"] = f"It was known that there were {known.count:,} training samples."
+        if result.evidence.get("fall", 0) >= LEAST_FALL:
+            sentences["Number of samples"] += " The attack did not need it: the first layer's displacement shows it."
     if known.samples is not None:
-        facts.append(Fact("Samples", f"{known.known_samples:,} of the training samples were known."))
+        sentences["Samples"] = f"{known.known_samples:,} of the training samples were known."
     if known.labels is not None:
-        facts.append(Fact("Labels", "The labels of all training samples were known, in no particular order."))
+        sentences["Labels"] = "The labels of all training samples were known, in no particular order."
     if known.label_alphabet is not None:
-        facts.append(Fact("Kind of labels", _ALPHABETS[known.label_alphabet]))
+        sentences["Kind of labels"] = _ALPHABETS[known.label_alphabet]
     if known.norm is not None:
-        facts.append(Fact("Norms", f"Every training sample was known to have the norm {known.norm:.4g}."))
+        sentences["Norms"] = f"Every training sample was known to have the norm {known.norm:.4g}."
     if known.pixel_range is not None:
         low, high = known.pixel_range
-        facts.append(Fact("Range of pixels", f"Pixels were known to lie between {low:g} and {high:g}."))
+        sentences["Range of pixels"] = f"Pixels were known to lie between {low:g} and {high:g}."
     if known.pixel_mean is not None:
-        facts.append(Fact("Mean of pixels", f"Normalisation was known to take off {_numbers(known.pixel_mean)}."))
+        sentences["Mean of pixels"] = f"Normalisation was known to subtract {_numbers(known.pixel_mean)}."
     if known.pixel_std is not None:
-        facts.append(Fact("Spread of pixels", f"Normalisation was known to divide by {_numbers(known.pixel_std)}."))
+        sentences["Spread of pixels"] = f"Normalisation was known to divide by {_numbers(known.pixel_std)}."
     if known.subspace is not None:
-        rows, size = known.subspace.shape
-        text = f"All training samples were known to lie in a given subspace of dimension {rows:,} of {size:,}."
-        facts.append(Fact("Subspace", text))
-    return facts
+        size = "dimension {:,} of {:,}".format(*known.subspace.shape)
+        sentences["Subspace"] = f"All training samples were known to lie in a given subspace of {size}."
+    return [Fact(name, sentence) for name, sentence in sentences.items()]
 
 
 def _not_needed(known: Knowledge) -> list[Fact]:
@@ -76,3 +105,8 @@ def _not_needed(known: Knowledge) -> list[Fact]:
 
 def _numbers(value: Channels) -> str:
     return ", ".join(f"{each:.4g}" for each in value) if isinstance(value, tuple) else f"{value:.4g}"
+
+
+def _escape_markdown(text: str) -> str:
+    """A text on one line that Markdown shows as it is."""
+    return _SPECIAL.sub(r"\\\1", _UNPRINTABLE.sub(" ", text).strip())

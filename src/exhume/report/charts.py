@@ -1,4 +1,4 @@
-"""Charts of one model: its place on the law's axis, how the attack converged, and its error bars beside the truth."""
+"""Charts of attacks: how they converged, their error bars, altered copies of a model, and the cells of a sweep."""
 
 from __future__ import annotations
 
@@ -6,69 +6,40 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from exhume.certificate import EXACT_BELOW
-from exhume.law import GREY_ZONE, LABELS_ONLY, NOT_EVEN_LABELS, PRACTICAL_RATIO, RECONSTRUCTIBLE, Forecast
-from exhume.reconstruction import Reconstruction
-from exhume.report.content import Chart
-from exhume.report.findings import claimed_error
-from exhume.report.svg import COLOURS, OTHERS, SMALL, chart, legend_below, number, powers, printable, sheet
-from exhume.scoring import RECOVERED_BELOW, Score
+from matplotlib.ticker import NullLocator
 
-# Inches of the law's chart: a band of zones, lines of words above it for the walls, one below for each model.
-_LAW_WIDTH, _LAW_LINE = 7.0, 0.24
-_BAND, _WALLS = 3.2, 3  # heights in lines
-_ZONES = (
-    (NOT_EVEN_LABELS, "ok"),
-    (LABELS_ONLY, "ok"),
-    (GREY_ZONE, "partial"),
-    (RECONSTRUCTIBLE, "leak"),
+from exhume.defences import Outcome
+from exhume.defences.measuring import NONE
+from exhume.report.chart_style import (
+    COLOURS,
+    OTHERS,
+    chart,
+    legend_below,
+    place_labels,
+    power_of_ten,
+    powers,
+    printable,
+    sheet,
 )
-_NARROWEST, _WIDE = 0.06, 0.2  # share of the axis from which a zone is named in it, and in one line
-_NAMES_AT, _MARK_UP_TO = 0.66, 0.3  # heights in the band: names of zones stand above the marks of models
-_ROOM_FOR_WORDS = 0.42  # share of the axis to the right of the last wall
-_HONEST = 3  # an error bar is a typical error, not the largest: up to so many times it an error is as expected
+from exhume.report.content import Chart
+from exhume.results.certificate import EXACT_BELOW, RECOVERED_BELOW
+from exhume.results.reconstruction import Reconstruction
+from exhume.scoring.against_truth import Score
+
+_MARKERS = ("o", "s", "^", "v", "P", "X", "p", "<", ">", "h")
 _SMALLEST = 1e-16  # errors below are drawn here
+_HONEST = 3  # an error bar is a typical error, not the largest: up to so many times it an error is as expected
+# If the largest cost exceeds the smallest by more than the first factor, the axis is symmetric log: linear up to the
+# smallest cost, or up to the largest divided by the second factor.
+_WIDE_SPREAD, _MOST_SPREAD = 100.0, 1e6
 
-
-def law_chart(forecast: Forecast, also: Sequence[tuple[str, Forecast]] = (), name: str = "this model") -> Chart:
-    """Where a model stands on the law's axis p / (d n), with the walls and the zones between them.
-
-    Args:
-        forecast: of the model; its sizes set the walls.
-        also: others to mark on the same axis, by name.
-        name: what the model is called.
-    """
-    scale = forecast.ratio / forecast.num_parameters
-    walls = [
-        forecast.num_samples * forecast.num_outputs * scale,
-        forecast.smallest_parameters * scale,
-        forecast.comfortable_parameters * scale,
-    ]
-    models = [(name, forecast.ratio), *((label, each.ratio) for label, each in also)]
-    low, high = _limits(walls, [ratio for _, ratio in models])
-    lines = _BAND + _WALLS + 0.6 + len(models)
-    bottom = -len(models) - 0.4
-    with sheet((_LAW_WIDTH, _LAW_LINE * (lines + 3))) as (drawing, axis):
-        axis.set(xscale="log", xlim=(low, high), ylim=(bottom, _BAND + _WALLS + 0.4), yticks=[])
-        axis.grid(visible=False)
-        axis.spines[["left"]].set_visible(False)
-        axis.set_xlabel("p / dn: weights of the head per number in the training data")
-        powers(axis.xaxis)
-        _draw_zones(axis, walls, low, high)
-        _draw_walls(axis, walls, forecast)
-        for line, (label, ratio) in enumerate(models):
-            _draw_model(axis, label, ratio, -0.75 - line, low, high, COLOURS["accent"] if line == 0 else OTHERS[0])
-        others = "".join(f" {printable(label)} stands at {number(ratio)}." for label, ratio in models[1:])
-        return chart(
-            drawing,
-            title="Where the law puts this model",
-            description=(
-                f"{printable(name)} stands at p/dn = {number(forecast.ratio)}, in the zone called {forecast.verdict}."
-                f"{others} Labels can be fitted from {walls[0]:.3g} on, samples are determined beyond {walls[1]:.3g}, "
-                f"and reconstruction is dependable from about {walls[2]:.3g} on."
-            ),
-            caption=forecast.sentence,
-        )
+# What an alteration costs, the most important first, and its words.
+COSTS = (
+    ("held_out_error", "held-out error"),
+    ("training_error", "training error"),
+    ("output_change", "relative change of the outputs"),
+)
+Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def convergence_chart(results: Mapping[str, Reconstruction]) -> Chart:
@@ -104,35 +75,21 @@ def error_bars_chart(result: Reconstruction, score: Score | None = None) -> Char
     bars = result.certificate.predicted_errors
     order = sorted(range(len(bars)), key=lambda row: bars[row])
     places = {row: place for place, row in enumerate(order, start=1)}
-    measured = {match.row: claimed_error(match, result) for match in score.matches} if score is not None else {}
+    measured: dict[int, float] = {}
+    if score is not None:
+        measured = dict(zip((match.row for match in score.matches), score.claimed_errors, strict=True))
     with sheet() as (drawing, axis):
-        for row, error in measured.items():
-            expected, found = max(bars[row], _SMALLEST), max(error, _SMALLEST)
-            axis.plot([places[row]] * 2, [expected, found], color=COLOURS["line"], linewidth=1.0, zorder=1)
-        axis.plot(
-            range(1, len(order) + 1),
-            [max(bars[row], _SMALLEST) for row in order],
-            linestyle="none",
-            marker="_",
-            markersize=9,
-            markeredgewidth=2,
-            color=COLOURS["accent"],
-            label="expected by the certificate",
-        )
+        expected = {places[row]: max(bars[row], _SMALLEST) for row in order}
+        style = {"color": COLOURS["accent"], "linestyle": "none", "marker": "_", "markeredgewidth": 2}
+        axis.plot(*zip(*expected.items(), strict=True), label="expected by the certificate", markersize=9, **style)
         if measured:
-            axis.plot(
-                [places[row] for row in measured],
-                [max(error, _SMALLEST) for error in measured.values()],
-                linestyle="none",
-                marker="o",
-                markersize=4.5,
-                color=COLOURS["other-2"],
-                label="measured against the truth",
-            )
-        for level, label in ((RECOVERED_BELOW, "recovered below this"), (EXACT_BELOW, "exact below this")):
-            axis.axhline(
-                level, color=COLOURS["muted"], linestyle="--" if level == RECOVERED_BELOW else ":", label=label
-            )
+            found = {places[row]: max(error, _SMALLEST) for row, error in measured.items()}
+            lows = [expected[place] for place in found]
+            axis.vlines(list(found), lows, list(found.values()), COLOURS["line"], linewidth=1.0, zorder=1)
+            style = {"color": COLOURS["other-2"], "linestyle": "none", "marker": "o"}
+            axis.plot(*zip(*found.items(), strict=True), label="measured against the truth", markersize=4.5, **style)
+        axis.axhline(RECOVERED_BELOW, color=COLOURS["muted"], linestyle="--", label="recovered below this")
+        axis.axhline(EXACT_BELOW, color=COLOURS["muted"], linestyle=":", label="exact below this")
         axis.set(yscale="log", xlabel="sample, the most certain first", ylabel="relative error")
         powers(axis.yaxis)
         axis.xaxis.get_major_locator().set_params(integer=True)
@@ -154,61 +111,99 @@ def error_bars_chart(result: Reconstruction, score: Score | None = None) -> Char
         )
 
 
-def _limits(walls: Sequence[float], ratios: Sequence[float]) -> tuple[float, float]:
-    """Ends of the axis: everything in it, a zone on either side, room for words to the right of the last wall."""
-    low = min(walls[0] / 12, min(ratios) / 3)
-    span = math.log(walls[-1] / low)
-    room = span * _ROOM_FOR_WORDS / (1 - _ROOM_FOR_WORDS)
-    return low, max(walls[-1] * math.exp(room), max(ratios) * 3)
+def cost_measured(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
+    """The name and the words of the first cost that differs between outcomes, else of the first that was measured.
+
+    A model that fits its training data whatever is done to it has no training error to choose by.
+    """
+    there: list[tuple[str, str]] = []
+    for name, words in COSTS:
+        costs = [cost for each in outcomes if (cost := getattr(each.utility, name)) is not None]
+        if len(set(costs)) > 1:
+            return name, words
+        if len(costs) > 1:
+            there.append((name, words))
+    return there[0] if there else None
 
 
-def _draw_zones(axis: Any, walls: Sequence[float], low: float, high: float) -> None:
-    edges = [low, *walls, high]
-    for (zone, role), left, right in zip(_ZONES, edges, edges[1:], strict=False):
-        if right <= left:
-            continue
-        axis.fill_between([left, right], 0, _BAND, color=COLOURS[role], alpha=0.12 if zone == NOT_EVEN_LABELS else 0.26)
-        share = math.log(right / left) / math.log(high / low)
-        if share > _NARROWEST:
-            head, _, last = zone.rpartition(" ")
-            words = zone if share > _WIDE or not head else f"{head}\n{last}"
-            place = (math.sqrt(left * right), _NAMES_AT * _BAND)
-            axis.text(*place, words, ha="center", va="center", fontsize=SMALL + 1, linespacing=1.1)
+def share_recovered(outcome: Outcome) -> float | None:
+    """Recovered samples out of all; None if that was not measured."""
+    if outcome.recovered is None or not outcome.num_samples:
+        return None
+    return outcome.recovered / outcome.num_samples
 
 
-def _draw_walls(axis: Any, walls: Sequence[float], forecast: Forecast) -> None:
-    labels = f"{forecast.num_samples * forecast.num_outputs:,}"
-    texts = (
-        f"labels fit: p = nk = {labels}",
-        f"equations exceed unknowns: p = {forecast.smallest_parameters:,}",
-        f"{PRACTICAL_RATIO:g} equations per unknown: p = {forecast.comfortable_parameters:,}",
-    )
-    # The first wall's words stand highest: words run to the right, above the walls that end lower.
-    for line, (place, words) in enumerate(zip(walls, texts, strict=True)):
-        top = _BAND + _WALLS - line - 0.15
-        axis.plot([place, place], [0, top], color=COLOURS["ink"], linewidth=1.2, solid_capstyle="butt")
-        axis.annotate(words, (place, top), xytext=(4, 0), textcoords="offset points", va="top", fontsize=SMALL)
+def defences_chart(outcomes: Sequence[Outcome]) -> Chart | None:
+    """The share that is still recovered of altered copies, against what the alteration cost; None if nothing is."""
+    cost = cost_measured(outcomes)
+    if cost is None:
+        return None
+    name, words = cost
+    points = [
+        (each, float(getattr(each.utility, name)), share)
+        for each in outcomes
+        if (share := share_recovered(each)) is not None and getattr(each.utility, name) is not None
+    ]
+    if not points:
+        return None
+    families = list(dict.fromkeys(each.defence for each, _, _ in points if each.defence != NONE))
+    with sheet((7.0, 4.4)) as (drawing, axis):
+        _scale_costs(axis, [value for _, value, _ in points])
+        for index, family in enumerate(families):
+            own = [(value, share) for each, value, share in points if each.defence == family]
+            axis.plot(
+                *zip(*own, strict=True),
+                linestyle="none",
+                marker=_MARKERS[index % len(_MARKERS)],
+                markersize=8,
+                color=OTHERS[index % len(OTHERS)],
+                markeredgecolor=COLOURS["ink"],
+                markeredgewidth=0.5,
+                label=printable(family, 30),
+                zorder=3,
+            )
+        for _, value, share in (point for point in points if point[0].defence == NONE):
+            axis.plot([value], [share], marker="*", markersize=16, color=COLOURS["leak"], linestyle="none", zorder=4)
+        axis.set(ylim=(-0.12, 1.18), xlabel=f"{words} of the altered model", ylabel="share of samples recovered")
+        axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        legend_below(drawing, axis)
+        place_labels(drawing, axis, [(value, share, _label(each)) for each, value, share in points])
+        return chart(
+            drawing,
+            title="What defences cost, and what they stop",
+            description="; ".join(
+                f"{printable(_name(each))}: {share:.0%} recovered at a {words} of {value:.3g}"
+                for each, value, share in points
+            )
+            + ".",
+            caption=f"Each mark is one altered copy, attacked in the same way. Good defences are low and to the left; "
+            f"the star is the model as it is. A sample counts as recovered with an error below {RECOVERED_BELOW:g}.",
+        )
 
 
-def _draw_model(axis: Any, label: str, ratio: float, line: float, low: float, high: float, colour: str) -> None:
-    axis.plot([ratio, ratio], [line, _MARK_UP_TO * _BAND], color=colour, linewidth=1.8, zorder=4)
-    axis.plot([ratio], [line], marker="D", color=colour, markersize=6, zorder=5)
-    right = math.log(ratio / low) / math.log(high / low) > 0.6
-    axis.annotate(
-        f"{printable(label, 40)}: p/dn = {number(ratio)}",
-        (ratio, line),
-        xytext=(-8 if right else 8, 0),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="center",
-        fontweight="bold",
-        fontsize=SMALL + 0.5,
-    )
+def sweep_error_chart(series: Series) -> Chart:
+    """Mean error of the attacks of a sweep against p / dn, on a log axis."""
+    with sheet() as (drawing, axis):
+        _draw_series(axis, series, _SMALLEST)
+        axis.set(yscale="log", ylabel="mean relative error")
+        powers(axis.yaxis)
+        axis.axhline(RECOVERED_BELOW, color=COLOURS["muted"], linestyle="--", label="recovered below this")
+        return _sweep_chart(drawing, axis, series, "Error against the size of the model", "mean error")
+
+
+def sweep_share_chart(series: Series) -> Chart:
+    """Share of samples that a sweep's attacks recovered against p / dn."""
+    with sheet() as (drawing, axis):
+        _draw_series(axis, series, 0.0)
+        axis.set(ylim=(-0.04, 1.04), ylabel="share of samples recovered")
+        axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        return _sweep_chart(drawing, axis, series, "Samples recovered against the size of the model", "share")
 
 
 def _progress(result: Reconstruction) -> tuple[list[float], list[float]]:
     """Passes and relative residuals that a log axis can show; the end alone if the attack kept no history."""
-    history = result.history
+    # The loss of an unmixing attack is the share of columns that is missing, no residual.
+    history = {} if "zero_shares" in result.evidence else result.history
     pairs = [
         (max(passes, 1.0), math.sqrt(loss))
         for passes, loss in zip(history.get("passes", ()), history.get("loss", ()), strict=False)
@@ -219,3 +214,60 @@ def _progress(result: Reconstruction) -> tuple[list[float], list[float]]:
         pairs.append((max(result.passes, 1.0), max(residual, _SMALLEST) if math.isfinite(residual) else 1.0))
     passes, residuals = zip(*pairs, strict=True)
     return list(passes), list(residuals)
+
+
+def _draw_series(axis: Any, series: Series, least: float) -> None:
+    for index, (name, points) in enumerate(series.items()):
+        ordered = sorted(points)
+        axis.plot(
+            [ratio for ratio, _ in ordered],
+            [max(value, least) for _, value in ordered],
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=5,
+            linewidth=1.5,
+            linestyle=("-", "--", ":")[index // len(OTHERS) % 3],
+            color=OTHERS[index % len(OTHERS)],
+            label=printable(name, 40),
+        )
+
+
+def _sweep_chart(drawing: Any, axis: Any, series: Series, title: str, words: str) -> Chart:
+    axis.axvline(1.0, color=COLOURS["muted"], linestyle=":", label="p = dn")
+    axis.set(xscale="log", xlabel="p / dn")
+    low, high = axis.get_xlim()
+    if high / low > 30:
+        powers(axis.xaxis)
+    else:
+        ratios = sorted({ratio for points in series.values() for ratio, _ in points})
+        axis.minorticks_off()
+        axis.set_xticks(ratios[:: -(-len(ratios) // 8)])
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
+    legend_below(drawing, axis)
+    listed = "; ".join(
+        f"{printable(name)}: " + ", ".join(f"{value:.2g} at {ratio:.3g}" for ratio, value in sorted(points)[:12])
+        for name, points in list(series.items())[:6]
+    )
+    return chart(drawing, title=title, description=f"The {words} by p/dn. {listed}.")
+
+
+def _scale_costs(axis: Any, costs: Sequence[float]) -> None:
+    """A symmetric log axis if costs differ by orders of magnitude: linear near zero, powers of ten beyond."""
+    positive = sorted(cost for cost in costs if cost > 0)
+    if len(positive) > 1 and positive[-1] > _WIDE_SPREAD * positive[0]:
+        straight = max(positive[0], positive[-1] / _MOST_SPREAD)
+        axis.set_xscale("symlog", linthresh=straight, linscale=0.5)
+        first, last = math.ceil(math.log10(3 * straight)), math.floor(math.log10(positive[-1])) + 1
+        ticks = [0.0, *(10.0**power for power in range(first, last + 1, 1 + (last - first) // 6))]
+        axis.set_xticks(ticks, [power_of_ten(tick) for tick in ticks])
+        axis.xaxis.set_minor_locator(NullLocator())
+    axis.margins(x=0.12)
+
+
+def _label(outcome: Outcome) -> str:
+    return "as it is" if outcome.defence == NONE else printable(outcome.setting, 28)
+
+
+def _name(outcome: Outcome) -> str:
+    if outcome.defence == NONE:
+        return "the model as it is"
+    return outcome.setting if outcome.setting.startswith(outcome.defence) else f"{outcome.defence}, {outcome.setting}"

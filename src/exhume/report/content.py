@@ -1,10 +1,11 @@
-"""What a report says, as plain values: the page draws it, and those who know a run, a sweep or an audit fill it in.
+"""The content of a report as plain values: runs, comparisons, sweeps and audits fill it in, `page` renders it.
 
-Texts are plain: the page escapes them. Charts are markup of our own making; pictures are data URIs.
+Texts are plain: the page escapes them. Charts are markup of our own making; images are data URIs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 class Level(StrEnum):
     """How bad it is, for the colour and the symbol beside the verdict."""
 
-    LEAK = "leak"  # samples came back, and the certificate vouches for them
-    PARTIAL = "partial"  # some did, or the attack was stopped before it could tell
+    LEAK = "leak"  # most samples were recovered and certified
+    PARTIAL = "partial"  # some were, or certificate and truth contradict each other
     NOT_SHOWN = "not-shown"  # the attack found nothing that can be trusted, though the law would allow it
     OUT_OF_REACH = "out-of-reach"  # fewer equations than unknowns
     NEUTRAL = "neutral"  # a sweep or a comparison: no verdict on one model
@@ -46,7 +47,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing.
+    """A drawing with its title, description and caption.
 
     Attributes:
         title: above it.
@@ -76,6 +77,13 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
     caption: str = ""
     name: str = "table"  # of the file that is downloaded
+
+    @classmethod
+    def of(cls, title: str, rows: Sequence[Mapping[str, Any]], *, caption: str = "", name: str = "table") -> Table:
+        """A table of rows by the names of their columns; columns that no row fills are left out."""
+        names = dict.fromkeys(column for row in rows for column in row)
+        columns = tuple(column for column in names if any(row.get(column) is not None for row in rows))
+        return cls(title, columns, tuple(tuple(row.get(column) for column in columns) for row in rows), caption, name)
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Remedy:
-    """Something that would reduce the risk, and why it is said of this model."""
+    """Something that would reduce the risk, and why it applies to this model."""
 
     title: str
     text: str
@@ -135,14 +143,14 @@ class Report:
         facts: the key numbers.
         law: the model's place on the law's chart.
         samples: sorted by certainty, the most certain first.
-        samples_note: what a reader must know of the gallery: norms or signs taken from the truth, pixels stretched.
+        samples_note: how the samples are shown: norms or signs taken from the truth, pixels stretched.
         fields: of tabular data, in the order of a sample's record.
         assumptions: what the attacker was assumed to know.
         convergence: charts of the attack's progress.
         defence_charts, defence_tables: of altered copies of the model.
         charts, tables: of comparisons and sweeps.
         remedies: what would reduce the risk.
-        notes: anything else worth telling.
+        notes: further sentences.
         model_card: a Markdown snippet to be copied.
         provenance: versions, seeds, files and dates.
         redacted: whether pictures are blurred and values withheld.

@@ -7,7 +7,7 @@ import io
 import math
 import numbers
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from exhume.errors import InputError
@@ -85,11 +85,8 @@ def of_table(table: Table, id: str) -> Grid:
 
 def of_samples(samples: tuple[Sample, ...]) -> Table:
     """Collects everything that is known of each sample but its content; a column that nobody fills is left out."""
-    kept = [
-        (title, name) for title, name in _SAMPLE_COLUMNS if any(getattr(each, name) is not None for each in samples)
-    ]
-    rows = tuple(tuple(getattr(sample, name) for _, name in kept) for sample in samples)
-    return Table("Every sample", tuple(title for title, _ in kept), rows, name="samples")
+    rows = [{title: getattr(sample, name) for title, name in _SAMPLE_COLUMNS} for sample in samples]
+    return Table.of("Every sample", rows, name="samples")
 
 
 def of_records(report: Report, id: str) -> Grid:
@@ -124,8 +121,9 @@ def cell(value: Any) -> Cell:
         leads = isinstance(value, Link) and _BELOW.fullmatch(value) is not None
         return Cell(str(value), link=str(value) if leads else "")
     if isinstance(value, numbers.Real):
-        number = float(value)
-        return Cell(_words(value), number) if math.isfinite(number) else Cell(NOTHING, missing=True)
+        if not math.isfinite(value):
+            return Cell(NOTHING, missing=True)
+        return Cell(str(value) if isinstance(value, numbers.Integral) else show_number(float(value)), float(value))
     raise InputError(f"a table's cell holds {value!r}; valid: None, bool, a number or a text")
 
 
@@ -153,10 +151,6 @@ def file_stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:80] or "table"
 
 
-def _words(value: numbers.Real) -> str:
-    return str(int(value)) if isinstance(value, numbers.Integral) else show_number(float(value))
-
-
 def _plain(value: Any) -> str:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
@@ -164,7 +158,7 @@ def _plain(value: Any) -> str:
         return "true" if value else "false"
     if value is None or not math.isfinite(value):
         return ""
-    return str(int(value)) if isinstance(value, numbers.Integral) else repr(float(value))
+    return str(value) if isinstance(value, numbers.Integral) else repr(float(value))
 
 
 def _is_numeric(values: list[Any]) -> bool:
@@ -173,14 +167,13 @@ def _is_numeric(values: list[Any]) -> bool:
 
 
 def _record_row(sample: Sample) -> tuple[Cell, ...]:
-    truth: tuple[float | None, ...] = sample.true_record or (None,) * len(sample.record)
-    cells = []
-    for value, true_value in zip(sample.record, truth, strict=True):
-        recovered = cell(value)
-        below = "" if true_value is None else cell(true_value).text
-        cells.append(Cell(recovered.text, recovered.number, recovered.missing, below))
-    match = f"true {'' if sample.truth_index is None else sample.truth_index}".strip() if sample.true_record else ""
-    name = Cell(str(sample.row), float(sample.row), beneath=match)
+    """The recovered values, each with the true one below it if that is known."""
+    cells = [cell(value) for value in sample.record]
+    name = cell(sample.row)
+    if sample.true_record:
+        pairs = zip(cells, sample.true_record, strict=True)
+        cells = [replace(recovered, beneath=cell(true_value).text) for recovered, true_value in pairs]
+        name = replace(name, beneath="true" if sample.truth_index is None else f"true {sample.truth_index}")
     return (name, cell(sample.certainty), cell(sample.error_bar), *cells)
 
 

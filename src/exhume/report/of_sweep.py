@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from exhume.errors import InputError
-from exhume.report.charts_of_many import sweep_error_chart, sweep_share_chart
+from exhume.report.charts import sweep_error_chart, sweep_share_chart
 from exhume.report.content import Chart, Fact, Level, Report, Table, Verdict
-from exhume.sweep.export import flatten
-from exhume.sweep.outcome import Outcome
-from exhume.sweep.record import Counts, Record
-from exhume.sweep.store import Store
-from exhume.sweep.summary import summarise
+from exhume.sweep.experiment import Outcome
+from exhume.sweep.export import differing_settings, flatten, summarise
+from exhume.sweep.store import Counts, Record, Store
 
-# Settings that place a cell on the axis, or repeat it; the others tell one line from another.
+# Settings that place a cell on the axis, or repeat it; the others distinguish the lines.
 _ALONG = ("seed", "ratio", "features")
 _METHOD = "attack.method"
-_MOST_LINES = 10  # in a chart; more cannot be told apart
+_MOST_LINES = 10  # in a chart; more cannot be distinguished
 _MOST_FAILURES = 200  # that are listed; the export has all
 
 
@@ -36,31 +33,26 @@ def of_sweep(store_path: Path, name: str | None = None, redact: bool = False) ->
         chosen = _chosen(store, name)
         records, counts = store.records(chosen), store.counts(chosen)
     lines = _lines(records)
-    charts = _charts(lines)
-    notes = []
-    if len(lines) > _MOST_LINES:
-        notes.append(f"Charts show the first {_MOST_LINES} of {len(lines)} configurations; the table has all of them.")
+    left_out = f"Charts show the first {_MOST_LINES} of {len(lines)} configurations; the table has all of them."
     return Report(
         title=f"Sweep {chosen}",
         verdict=_verdict(counts, lines),
         facts=_facts(counts),
-        charts=charts,
+        charts=_charts(lines),
         tables=tuple(table for table in (_summary(records), _failures(records)) if table.rows),
-        notes=tuple(notes),
+        notes=(left_out,) if len(lines) > _MOST_LINES else (),
         provenance=_provenance(Path(store_path), records),
         redacted=redact,
     )
 
 
 def _chosen(store: Store, name: str | None) -> str:
-    names = store.sweeps()
     if name is not None:
-        if name not in names:
-            raise InputError(f"{store.path} has no sweep {name!r}; valid: {', '.join(names) or 'none yet'}")
         return name
+    names = store.sweeps()
     if len(names) != 1:
-        told = f"several sweeps; name one of: {', '.join(names)}" if names else "no sweep yet"
-        raise InputError(f"{store.path} holds {told}")
+        found = f"several sweeps; name one of: {', '.join(names)}" if names else "no sweep yet"
+        raise InputError(f"{store.path} holds {found}")
     return names[0]
 
 
@@ -68,55 +60,34 @@ Line = dict[float, list[Outcome]]
 
 
 def _lines(records: Sequence[Record]) -> dict[str, Line]:
-    """Outcomes by configuration, named by what tells them apart, and by their place on the axis."""
-    configs: dict[str, dict[str, Any]] = {}
-    groups: dict[str, Line] = {}
-    for record in records:
-        if record.outcome is None:
-            continue
-        flat = flatten(record.cell.to_json())
-        config = {name: value for name, value in flat.items() if name not in _ALONG}
-        key = json.dumps(config, sort_keys=True)
-        configs[key] = config
-        groups.setdefault(key, {}).setdefault(record.outcome.ratio, []).append(record.outcome)
-    names = _names(configs)
-    return {names[key]: line for key, line in groups.items()}
-
-
-def _names(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """For each configuration its attack, and whatever else differs between them."""
-    columns = dict.fromkeys(name for config in configs.values() for name in config)
-    telling = [
-        name
-        for name in columns
-        if name != _METHOD and len({json.dumps(config.get(name)) for config in configs.values()}) > 1
-    ]
-    return {
-        key: ", ".join(
-            [str(config.get(_METHOD)), *(f"{name} {config[name]}" for name in telling if config.get(name) is not None)]
-        )
-        for key, config in configs.items()
-    }
+    """Outcomes by configuration, named by its attack and the settings that differ, and by their place on the axis."""
+    outcomes = [record.outcome for record in records if record.outcome is not None]
+    settings = [flatten(record.cell.to_json()) for record in records if record.outcome is not None]
+    differing = [name for name in differing_settings(settings) if name not in (*_ALONG, _METHOD)]
+    lines: dict[str, Line] = {}
+    for own, outcome in zip(settings, outcomes, strict=True):
+        words = [f"{name} {own[name]}" for name in differing if own.get(name) is not None]
+        line = lines.setdefault(", ".join([str(own.get(_METHOD)), *words]), {})
+        line.setdefault(outcome.ratio, []).append(outcome)
+    return lines
 
 
 def _charts(lines: Mapping[str, Line]) -> tuple[Chart, ...]:
     shown = dict(list(lines.items())[:_MOST_LINES])
     if not shown:
         return ()
-    errors = {
-        name: [(ratio, fmean(each.claimed_error for each in outcomes)) for ratio, outcomes in line.items()]
-        for name, line in shown.items()
-    }
-    shares = {
-        name: [(ratio, fmean(map(_share, outcomes))) for ratio, outcomes in line.items()]
-        for name, line in shown.items()
-    }
-    return sweep_error_chart(errors), sweep_share_chart(shares)
+
+    def means(number: Callable[[Outcome], float]) -> dict[str, list[tuple[float, float]]]:
+        return {
+            name: [(ratio, fmean(map(number, outcomes))) for ratio, outcomes in line.items()]
+            for name, line in shown.items()
+        }
+
+    return sweep_error_chart(means(lambda outcome: outcome.claimed_error)), sweep_share_chart(means(_share))
 
 
 def _share(outcome: Outcome) -> float:
-    recovered = outcome.recovered if outcome.signs_determined else outcome.recovered_up_to_sign
-    return recovered / max(outcome.num_samples, 1)
+    return outcome.claimed_recovered / max(outcome.num_samples, 1)
 
 
 def _verdict(counts: Counts, lines: Mapping[str, Line]) -> Verdict:
@@ -140,34 +111,19 @@ def _threshold(name: str, line: Line) -> str:
 
 
 def _facts(counts: Counts) -> tuple[Fact, ...]:
-    lost = f"{counts.lost:,} times a worker or a run ended before its cell did" if counts.lost else ""
-    return (
-        Fact("Experiments", f"{counts.total:,}"),
-        Fact("Done", f"{counts.done:,}", lost),
-        Fact("Failed", f"{counts.failed:,}"),
-        Fact("Waiting", f"{counts.waiting:,}"),
-        Fact("Time computing", f"{counts.seconds:,.0f} s"),
-    )
+    numbers = {"Experiments": counts.total, "Done": counts.done, "Failed": counts.failed, "Waiting": counts.waiting}
+    facts = [Fact(name, f"{number:,}") for name, number in numbers.items()]
+    return (*facts, Fact("Time computing", f"{counts.seconds:,.0f} s"))
 
 
 def _summary(records: Sequence[Record]) -> Table:
-    lines = summarise(records)
-    settings = list(lines[0].settings) if lines else []
-    columns = (*settings, "cells", "done", "failed", "error", "recovered", "seconds")
-    rows = tuple(
-        (
-            *(_cell(line.settings[name]) for name in settings),
-            line.cells,
-            line.done,
-            line.failed,
-            line.error,
-            line.recovered,
-            line.seconds,
-        )
-        for line in lines
-    )
-    caption = "Means over seeds: the error that the attack answers for, and the share of samples recovered."
-    return Table("Means over seeds", columns, rows, caption=caption, name="summary")
+    rows = []
+    for line in summarise(records):
+        numbers = line.to_json()
+        settings = numbers.pop("settings")
+        rows.append({name: _cell(value) for name, value in settings.items()} | numbers)
+    caption = "Means over seeds: the claimed error, and the share of samples recovered."
+    return Table.of("Means over seeds", rows, caption=caption, name="summary")
 
 
 def _failures(records: Sequence[Record]) -> Table:

@@ -1,21 +1,46 @@
-"""From a subject to its report: one attack on one model, told on one page."""
+"""The report on one attack on one model: from a run folder, or from a subject that an audit or a comparison made."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from exhume import __version__
+from exhume.data import Dataset
 from exhume.defences import Outcome
-from exhume.report import assumptions, findings, model_card, remedies, samples
-from exhume.report.charts import convergence_chart, error_bars_chart, law_chart
-from exhume.report.charts_of_many import defences_chart
+from exhume.report.assumptions import list_assumptions, model_card
+from exhume.report.chart_style import number
+from exhume.report.charts import convergence_chart, defences_chart, error_bars_chart
 from exhume.report.content import Chart, Fact, Report, Table
-from exhume.report.findings import recovered_of
+from exhume.report.law_chart import law_chart
+from exhume.report.remedies import remedies_of
+from exhume.report.samples import gallery_of
 from exhume.report.subject import Subject
-from exhume.report.svg import number
-from exhume.report.words import verdict_of
-from exhume.scoring import RECOVERED_BELOW
-from exhume.version import VERSION
+from exhume.report.unmix_charts import unmix_charts
+from exhume.report.verdict import verdict_of
+from exhume.results.certificate import RECOVERED_BELOW
+from exhume.results.reconstruction import Reconstruction
+from exhume.run_folder import RunFolder
+from exhume.scoring.against_truth import score_unless_diverged
+from exhume.target.target import Target
+
+
+def of_run(folder: RunFolder, method: str | None = None, redact: bool = False) -> Report:
+    """The report on one attack of a run folder.
+
+    Args:
+        folder: where `exhume train` and `exhume attack` wrote.
+        method: which attack; the newest by default.
+        redact: blur pictures and withhold values.
+    """
+    chosen = folder.chosen(method)
+    target, result = folder.load_target(), folder.load_result(chosen)
+    folder.check_belongs(result, target)
+    secret = folder.load_secret() if folder.holds_secret else None
+    return of_subject(subject_of(folder, target, result, secret, redact=redact))
 
 
 def of_subject(subject: Subject) -> Report:
@@ -27,49 +52,90 @@ def of_subject(subject: Subject) -> Report:
     >>> of_subject(subject).verdict.headline
     'The training samples cannot be determined from the weights of the head alone.'
     """
-    gallery, verdict, result = samples.of(subject), verdict_of(subject), subject.result
-    provenance = _provenance(subject)
-    bars = result is not None and len(result.certificate.predicted_errors) == len(result.samples)
-    convergence: list[Chart] = []
+    gallery, verdict, result = gallery_of(subject), verdict_of(subject), subject.result
+    origin = tuple(subject.provenance)
+    convergence: tuple[Chart, ...] = ()
     if result is not None:
-        convergence.append(convergence_chart({result.method: result}))
-        if bars:
-            convergence.append(error_bars_chart(result, subject.score))
+        origin += (Fact("Attack", f"{result.method}, seed {result.seed}"),)
+        origin += (Fact("Fingerprint of the target", result.target),)
+        convergence = evidence_charts(subject)
+        if not unmix_charts(result):  # which show more than a residual after the end
+            convergence = (convergence_chart({result.method: result}), *convergence)
     chart = defences_chart(subject.defences)
+    shows_something = result is not None or subject.findings.enough_equations is False
     return Report(
         title=subject.name,
         verdict=verdict,
         facts=_facts(subject),
-        law=law_chart(subject.forecast) if subject.forecast is not None else None,
+        law=_law(subject),
         samples=gallery.samples,
         samples_note=gallery.note,
         fields=gallery.fields,
-        assumptions=assumptions.of(result) if result is not None else (),
-        convergence=tuple(convergence),
+        assumptions=list_assumptions(result) if result is not None else (),
+        convergence=convergence,
         defence_charts=() if chart is None else (chart,),
         defence_tables=(defence_table(subject.defences),) if subject.defences else (),
-        remedies=remedies.of(subject),
+        remedies=remedies_of(subject),
         notes=(*subject.notes, *(() if result is None else result.notes)),
-        model_card=model_card.of(subject, verdict, provenance) if _was_judged(subject) else "",
-        provenance=provenance,
+        model_card=model_card(subject, verdict, origin) if shows_something else "",
+        provenance=origin,
         redacted=subject.redacted,
     )
 
 
-def _was_judged(subject: Subject) -> bool:
-    """Whether there is anything to tell the world: an attack ran, or the law rules it out."""
-    return subject.result is not None or findings.of(subject).enough_equations is False
+def evidence_charts(subject: Subject) -> tuple[Chart, ...]:
+    """What else supports a result beside its convergence: singular values, zeros, error bars."""
+    result = subject.result
+    if result is None:
+        return ()
+    if len(result.certificate.predicted_errors) != len(result.samples):
+        return unmix_charts(result)
+    return (*unmix_charts(result), error_bars_chart(result, subject.score))
+
+
+def _law(subject: Subject) -> Chart | None:
+    """The law's chart; where the attack read other layers, it says that these are not counted."""
+    if subject.forecast is None:
+        return None
+    drawn, more = law_chart(subject.forecast), subject.beyond_the_head
+    if not more:
+        return drawn
+    return replace(drawn, caption=f"{drawn.caption} This counts the head only; the attack also read {more}.")
+
+
+def subject_of(
+    folder: RunFolder, target: Target, result: Reconstruction, secret: Dataset | None, *, redact: bool = False
+) -> Subject:
+    """One result of a run folder as the subject of a report, scored if the truth is given and it did not diverge."""
+    known = result.knowledge
+    score, notes = score_unless_diverged(result, secret, target.features)
+    return Subject(
+        name=folder.path.resolve().name,
+        result=result,
+        forecast=target.with_knowledge(known).forecast(len(result.samples) + known.known_samples),
+        input_shape=target.input_shape,
+        dataset=secret,
+        score=score,
+        provenance=run_provenance(folder.attack(result.method) / "result.json", secret),
+        redacted=redact,
+        notes=notes,
+    )
+
+
+def run_provenance(file: Path, secret: Dataset | None) -> tuple[Fact, ...]:
+    """The version of exhume, when a result was written, and how the data were made."""
+    written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    facts = [Fact("exhume", __version__), Fact("Date", written.strftime("%Y-%m-%d"))]
+    if secret is not None:
+        facts.append(Fact("Training data", secret.protocol))
+    return tuple(facts)
 
 
 def defence_table(outcomes: Sequence[Outcome]) -> Table:
     """Every altered copy, what came back from it and what it cost."""
-    rows = [_defence_row(each) for each in outcomes]
-    told = {name: [row[name] for row in rows] for name in rows[0]}
-    kept = {name: cells for name, cells in told.items() if any(cell is not None for cell in cells)}
-    return Table(
+    return Table.of(
         "Altered copies, attacked",
-        tuple(kept),
-        tuple(zip(*kept.values(), strict=True)),
+        [_defence_row(each) for each in outcomes],
         caption=f"Recovered: samples that came back with an error below {RECOVERED_BELOW:g}. "
         'The row "none" is the model as it is.',
         name="defences",
@@ -100,24 +166,21 @@ def _facts(subject: Subject) -> tuple[Fact, ...]:
     if result is not None:
         facts.append(Fact("Samples looked for", f"{len(result.samples):,}", f"of {result.samples.shape[1]:,} numbers"))
     if result is not None and score is not None:
-        count = f"{recovered_of(score, result):,} of {score.num_samples:,}"
-        sign = "" if result.signs_determined else ", up to sign"
+        count = f"{score.claimed_recovered:,} of {score.num_samples:,}"
+        sign = "" if score.signs_claimed else ", up to sign"
         facts.append(Fact("Recovered", count, f"error against the truth below {RECOVERED_BELOW:g}{sign}"))
-        error = score.error if result.signs_determined else score.error_up_to_sign
-        facts.append(
-            Fact("Mean error", f"{error:.2g}", f"against the truth; random vectors have {score.baseline_random:.2g}")
-        )
+        chance = f"against the truth; random vectors have {score.baseline_random:.2g}"
+        facts.append(Fact("Mean error", f"{score.claimed_error:.2g}", chance))
     if forecast is not None:
         facts.append(Fact("Weights of the head", f"{forecast.num_parameters:,}", "parameters that the law counts"))
-        facts.append(Fact("p / dn", number(forecast.ratio), forecast.verdict))
+        alone = ", for the head alone" if subject.beyond_the_head else ""
+        facts.append(Fact("p / dn", number(forecast.ratio), f"{forecast.verdict}{alone}"))
     if result is not None:
-        facts += _attack_facts(subject)
+        facts += _attack_facts(result)
     return tuple(facts)
 
 
-def _attack_facts(subject: Subject) -> list[Fact]:
-    result = subject.result
-    assert result is not None
+def _attack_facts(result: Reconstruction) -> list[Fact]:
     certificate = result.certificate
     facts = [
         Fact("Certificate", certificate.verdict, certificate.reason),
@@ -131,19 +194,5 @@ def _attack_facts(subject: Subject) -> list[Fact]:
     if certificate.predicted_error is not None:
         worst = f"worst sample {max(certificate.predicted_errors):.1e}"
         facts.append(Fact("Expected error", f"{certificate.predicted_error:.1e}", worst))
-    facts.append(Fact("Method", result.method, result.stop.sentence))
-    facts.append(
-        Fact("Cost", f"{result.passes:,.0f}", f"feature passes; {result.seconds:.1f} s, {result.steps:,} steps")
-    )
-    return facts
-
-
-def _provenance(subject: Subject) -> tuple[Fact, ...]:
-    """What the subject says of its origin, with the version of the tool and the attack's seed."""
-    facts = list(subject.provenance)
-    if not any(fact.name.lower() == "exhume" for fact in facts):
-        facts.insert(0, Fact("exhume", VERSION))
-    if subject.result is not None:
-        facts.append(Fact("Attack", f"{subject.result.method}, seed {subject.result.seed}"))
-        facts.append(Fact("Fingerprint of the target", subject.result.target))
-    return tuple(facts)
+    cost = f"feature passes; {result.seconds:.1f} s, {result.steps:,} steps"
+    return [*facts, Fact("Method", result.method, result.ending), Fact("Cost", f"{result.passes:,.0f}", cost)]

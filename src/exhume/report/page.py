@@ -1,4 +1,4 @@
-"""The printing press of reports: one self-contained page of HTML from what a report says."""
+"""Renders a report as one self-contained page of HTML."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import hashlib
 import importlib.resources
 import itertools
 import math
-import numbers
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
+from pydantic_core import to_jsonable_python
 
-from exhume import files
 from exhume.errors import InputError
-from exhume.report import grids, pictures
-from exhume.report.content import Chart, Fact, Level, Report, Sample, Table
+from exhume.report import html_table as grids
+from exhume.report.content import Chart, Fact, Level, Report, Table
+from exhume.support import files
+from exhume.support.images import is_coarse
 
-MANY_SAMPLES = 60  # more than these wait behind a control
+MANY_SAMPLES = 60  # the others are shown on request
 _STYLE_SHEET = re.compile(r"<style\b.*?</style\s*>", flags=re.DOTALL | re.IGNORECASE)
 _LEVEL_WORDS = {
     Level.LEAK: "Training data recovered",
@@ -36,7 +37,7 @@ _LEVEL_WORDS = {
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that has something to say; `template` draws it."""
+    """A part of the page; `template` names the macro of sections.html.j2, or the gallery, that renders it."""
 
     id: str
     title: str
@@ -52,13 +53,14 @@ def write(report: Report, path: Path) -> None:
 
 
 def render(report: Report) -> str:
-    """Draws the page; the same report gives the same text, and nothing in it is fetched from elsewhere."""
-    _check_redaction(report)
+    """Renders the page; the same report gives the same text, and nothing in it is fetched from elsewhere."""
+    if report.redacted and any(sample.record or sample.true_record for sample in report.samples):
+        raise InputError("a redacted report holds records; valid: samples without records, their values withheld")
     sections = _sections(report)
     style, script = _asset("style.css"), _asset("script.js")
     downloads = {grid.id: {"name": grid.file_name, "text": grid.csv} for part in sections for grid in part.tables}
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             report=report,
@@ -77,18 +79,8 @@ def render(report: Report) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Copies a value of JSON with None for every number that JSON cannot write: NaN and the infinities."""
-    if isinstance(value, Mapping):
-        return {str(name): finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value) if math.isfinite(value) else None
-    raise InputError(f"a report holds {value!r}; valid: None, bool, numbers, texts, and lists of them")
+    """Copies a value as plain JSON, with None for every number that JSON cannot write: NaN and the infinities."""
+    return to_jsonable_python(value, inf_nan_mode="null")
 
 
 def _sections(report: Report) -> list[Section]:
@@ -98,17 +90,18 @@ def _sections(report: Report) -> list[Section]:
     def number(tables: Iterable[Table]) -> tuple[grids.Grid, ...]:
         return tuple(grids.of_table(table, f"table-{next(names)}") for table in tables)
 
-    samples, figures, facts = report.samples, "figures.html.j2", "facts.html.j2"
-    records = (grids.of_records(report, f"table-{next(names)}"),) if _has_records(report) else ()
-    each_sample = number(_sample_tables(samples))
+    samples, figures, facts = report.samples, "figures", "facts"
+    has_records = bool(report.fields) and any(sample.record for sample in samples)
+    records = (grids.of_records(report, f"table-{next(names)}"),) if has_records else ()
+    each_sample = number([grids.of_samples(samples)] if samples else [])
     defences, results = number(report.defence_tables), number(report.tables)
     drawn = any(sample.picture is not None for sample in samples)
     sections = (
-        (report.facts, Section("facts", "Key figures", "tiles.html.j2", facts=report.facts)),
-        (report.law, Section("law", "Where this model stands", figures, charts=_optional(report.law))),
-        (drawn, Section("gallery", "Recovered samples", "gallery.html.j2")),
-        (records, Section("records", "Recovered records", "records.html.j2", tables=records)),
-        (samples, Section("samples", "Sample by sample", "samples.html.j2", tables=each_sample)),
+        (report.facts, Section("facts", "Key figures", "tiles", facts=report.facts)),
+        (report.law, Section("law", "Where this model stands", figures, charts=(report.law,) if report.law else ())),
+        (drawn, Section("gallery", "Recovered samples", "gallery")),
+        (records, Section("records", "Recovered records", "records", tables=records)),
+        (samples, Section("samples", "Sample by sample", "samples", tables=each_sample)),
         (report.assumptions, Section("assumptions", "What the attacker knew", facts, facts=report.assumptions)),
         (report.convergence, Section("convergence", "Convergence", figures, charts=report.convergence)),
         (
@@ -116,29 +109,12 @@ def _sections(report: Report) -> list[Section]:
             Section("defences", "Defences, measured", figures, report.defence_charts, defences),
         ),
         (report.charts or results, Section("results", "Results", figures, report.charts, results)),
-        (report.remedies, Section("remedies", "What would reduce the risk", "remedies.html.j2")),
-        (report.model_card, Section("model-card", "For your model card", "model_card.html.j2")),
-        (report.notes, Section("notes", "Notes", "notes.html.j2")),
+        (report.remedies, Section("remedies", "What would reduce the risk", "remedies")),
+        (report.model_card, Section("model-card", "For your model card", "model_card")),
+        (report.notes, Section("notes", "Notes", "notes")),
         (report.provenance, Section("provenance", "Provenance", facts, facts=report.provenance)),
     )
     return [section for something, section in sections if something]
-
-
-def _optional(chart: Chart | None) -> tuple[Chart, ...]:
-    return () if chart is None else (chart,)
-
-
-def _sample_tables(samples: tuple[Sample, ...]) -> tuple[Table, ...]:
-    return (grids.of_samples(samples),) if samples else ()
-
-
-def _has_records(report: Report) -> bool:
-    return bool(report.fields) and any(sample.record for sample in report.samples)
-
-
-def _check_redaction(report: Report) -> None:
-    if report.redacted and any(sample.record or sample.true_record for sample in report.samples):
-        raise InputError("a redacted report holds records; valid: samples without records, their values withheld")
 
 
 def _picture(source: str) -> str:
@@ -165,23 +141,24 @@ def _share(error: float) -> str:
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """The templates of reports: everything is escaped, and a name that is not defined is an error."""
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("exhume.report", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
-    environment.filters |= {
+    made.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    made.filters |= {
         "picture": _picture,
         "drawing": _drawing,
-        "coarse": pictures.is_coarse,
+        "coarse": is_coarse,
         "number": lambda value: grids.cell(value).text,
         "share": _share,
     }
-    return environment
+    return made
 
 
 @functools.cache

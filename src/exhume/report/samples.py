@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
 
-from exhume import gallery, measures
-from exhume.data import PictureFormat
-from exhume.knowledge import Knowledge
-from exhume.pixels import data_uri, shape_of_picture, stretched
-from exhume.reconstruction import Reconstruction
-from exhume.report import findings
+from exhume.data import Dataset, PictureFormat
+from exhume.errors import InputError
 from exhume.report.content import Field, Sample
-from exhume.report.labels import in_words
-from exhume.report.pictures import blurred
-from exhume.report.subject import Subject
+from exhume.report.subject import Subject, certainties
+from exhume.results.reconstruction import Reconstruction
+from exhume.scoring.aligned import align
+from exhume.support.images import blurred, data_uri, shape_of_picture, stretched
+from exhume.support.labels import are_one_hot, in_words
+from exhume.target.knowledge import Knowledge
+
+# What a sample's match in the truth tells of it.
+_OF_MATCH = ("truth_index", "error", "error_up_to_sign", "psnr", "ssim")
 
 
 @dataclass(frozen=True)
@@ -29,31 +32,29 @@ class Gallery:
     fields: tuple[Field, ...] = ()
 
 
-def of(subject: Subject) -> Gallery:
+def gallery_of(subject: Subject) -> Gallery:
     """The gallery of one attack; an empty one if it could not be run."""
     result = subject.result
     if result is None:
         return Gallery()
-    rows, borrowed = _as_shown(subject, result)
-    drawn, drawn_truth, drawing_note = _drawn(subject, result, rows)
+    data = subject.dataset or Dataset.without_samples(result.samples.shape[1])
+    rows, borrowed = _as_shown(subject, result, data)
+    drawn, drawn_truth, drawing_note = _drawn(subject, result, data, rows)
     notes = [*_borrowed_words(result, borrowed, subject.score is not None), drawing_note]
-    if subject.table is not None and not subject.redacted:
+    if data.table is not None and not subject.redacted:
         notes.append("Original units follow from how the columns were standardised, which an attacker must know too.")
     if not bool(torch.isfinite(result.samples).all()):
         notes.append("The attack diverged: where it left no numbers, zeros are shown.")
     if subject.redacted:
         notes.append("Redacted: pictures are blurred, records and labels withheld.")
     bars: Sequence[float | None] = result.certificate.predicted_errors or [None] * len(rows)
-    words = findings.certainties(result)
-    labels = [None] * len(rows) if subject.redacted else in_words(subject, result.labels, len(rows))
-    truths = 0 if subject.true_labels is None else len(subject.true_labels)
-    true_labels = [None] * truths if subject.redacted else in_words(subject, subject.true_labels, truths)
-    records, true_records = _records(subject, rows)
+    words = certainties(result)
+    labels, true_labels = (_labels(subject, each, data) for each in (result.labels, data.labels))
+    records, true_records = _records(subject, data, rows)
     matches = {match.row: match for match in subject.score.matches} if subject.score is not None else {}
     samples = []
     for row in range(len(rows)):
-        match = matches.get(row)
-        index = None if match is None else match.truth_index
+        index = matches[row].truth_index if row in matches else None
         samples.append(
             Sample(
                 row=row,
@@ -63,35 +64,34 @@ def of(subject: Subject) -> Gallery:
                 true_picture=drawn_truth[index] if drawn_truth and index is not None else None,
                 record=records[row] if records else (),
                 true_record=true_records[index] if true_records and index is not None else (),
-                label=labels[row],
-                true_label=true_labels[index] if index is not None and index < truths else None,
-                error=None if match is None else match.error,
-                error_up_to_sign=None if match is None else match.error_up_to_sign,
-                psnr=None if match is None else match.psnr,
-                ssim=None if match is None else match.ssim,
-                truth_index=index,
+                label=labels[row] if row < len(labels) else None,
+                true_label=true_labels[index] if index is not None and index < len(true_labels) else None,
+                **{name: getattr(matches.get(row), name, None) for name in _OF_MATCH},
             )
         )
     samples.sort(key=lambda each: (math.inf if each.error_bar is None else each.error_bar, each.row))
-    columns = () if subject.table is None else subject.table.columns
+    columns = () if data.table is None else data.table.columns
     fields = tuple(Field(column.name, column.unit) for column in columns)
     return Gallery(tuple(samples), " ".join(filter(None, notes)), fields)
 
 
-def _as_shown(subject: Subject, result: Reconstruction) -> tuple[torch.Tensor, tuple[str, ...]]:
+def _as_shown(subject: Subject, result: Reconstruction, data: Dataset) -> tuple[torch.Tensor, tuple[str, ...]]:
     """Rows (m, d) with norms and signs of the truth where the attack leaves them open, and what was borrowed."""
-    # A diverged attack leaves rows without numbers; nothing can be drawn of them.
-    rows, truth, score = result.samples.detach().cpu().nan_to_num(0.0, 0.0, 0.0), subject.truth, subject.score
-    if truth is None or score is None:
-        return rows, ()
-    truth = truth.detach().cpu().reshape(len(truth), -1)
-    shown = gallery.as_shown(result, score, truth)
-    if not result.norms_determined:
-        # Rows beyond the truth have no match to take a norm from.
-        rows = measures.on_sphere(rows, truth.norm(dim=1).mean().to(rows).expand(len(rows)))
-    rows = rows.clone()
-    rows[[match.row for match in score.matches]] = shown.rows.to(rows)
-    return rows, shown.borrowed
+    if subject.score is None:
+        # A diverged attack has no score; its rows that hold no numbers are shown as zeros.
+        return result.samples.detach().cpu().nan_to_num(0.0, 0.0, 0.0), ()
+    aligned = align(result.samples, subject.score, data.inputs.cpu())
+    return aligned.every_row, aligned.borrowed
+
+
+def _labels(subject: Subject, labels: torch.Tensor | None, data: Dataset) -> list[str]:
+    """Labels in words; none if there are none, or they are withheld."""
+    if labels is None or not len(labels) or subject.redacted:
+        return []
+    alphabet = None if subject.result is None else subject.result.knowledge.label_alphabet
+    if data.is_labelled and are_one_hot(data.labels):
+        alphabet = "one-hot"
+    return in_words(labels, subject.class_names, alphabet)
 
 
 def _borrowed_words(result: Reconstruction, borrowed: Sequence[str], scored: bool) -> list[str]:
@@ -108,48 +108,40 @@ def _borrowed_words(result: Reconstruction, borrowed: Sequence[str], scored: boo
     return notes
 
 
-def _drawn(subject: Subject, result: Reconstruction, rows: torch.Tensor) -> tuple[list[str], list[str], str]:
+def _drawn(
+    subject: Subject, result: Reconstruction, data: Dataset, rows: torch.Tensor
+) -> tuple[list[str], list[str], str]:
     """Data URIs of all rows and of all true samples, and how they were drawn; nothing if samples are no pictures."""
-    if subject.table is not None:
+    if data.table is not None:
         return [], [], ""
-    shape = subject.picture.shape if subject.picture else shape_of_picture(subject.input_shape)
+    shape = data.picture.shape if data.picture else shape_of_picture(subject.input_shape)
     if shape is None:
         return [], [], ""
     exact_norms = result.norms_determined or subject.score is not None
-    picture = (subject.picture or _known_format(result.knowledge, shape)) if exact_norms else None
+    picture = (data.picture or _known_format(result.knowledge, shape)) if exact_norms else None
 
     def draw(vectors: torch.Tensor) -> list[str]:
         drawn = picture.to_pictures(vectors) if picture else stretched(vectors, shape)
         return [data_uri(each) for each in (blurred(drawn) if subject.redacted else drawn)]
 
     note = "" if picture else "Every picture is stretched to its own range of values, so brightness means nothing."
-    truth = subject.truth if subject.score is not None else None
-    true_rows = [] if truth is None else draw(truth.detach().cpu().float().reshape(len(truth), -1))
-    return draw(rows.float()), true_rows, note
+    return draw(rows.float()), [] if subject.score is None else draw(data.inputs.cpu()), note
 
 
 def _known_format(known: Knowledge, shape: tuple[int, int, int]) -> PictureFormat | None:
     """How vectors are pictures, from what the attacker knows of pixels; None if that is nothing."""
     if known.pixel_mean is None and known.pixel_std is None and known.pixel_range is None:
         return None
-    low, high = known.pixel_range or (0.0, 1.0)
-    mean, std = (
-        (value if isinstance(value, tuple) else (default if value is None else value,))
-        for value, default in ((known.pixel_mean, 0.0), (known.pixel_std, 1.0))
-    )
-    width = high - low
-    if any(len(numbers) not in (1, shape[0]) for numbers in (mean, std)):
-        return None
-    return PictureFormat(shape, tuple((each - low) / width for each in mean), tuple(each / width for each in std))
+    with suppress(InputError):  # as many numbers as another count of channels needs
+        return PictureFormat.of_pixels(shape, known.pixel_mean, known.pixel_std, known.pixel_range)
+    return None
 
 
-def _records(subject: Subject, rows: torch.Tensor) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
+def _records(
+    subject: Subject, data: Dataset, rows: torch.Tensor
+) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
     """Recovered and true records in original units; none if the data are no table, or are redacted."""
-    if subject.table is None or subject.redacted:
+    if data.table is None or subject.redacted:
         return [], []
-    to_records = subject.table.to_records
-    found = [tuple(record) for record in to_records(rows).tolist()]
-    if subject.truth is None or subject.score is None:
-        return found, []
-    truth = subject.truth.reshape(len(subject.truth), -1)
-    return found, [tuple(record) for record in to_records(truth).tolist()]
+    found, true = ([tuple(record) for record in data.table.to_records(each).tolist()] for each in (rows, data.inputs))
+    return found, [] if subject.score is None else true

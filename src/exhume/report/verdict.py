@@ -1,33 +1,38 @@
-"""The verdict in words: what a reader who has never heard of the law is told first, and what it rests on.
+"""The verdict in words, for a reader who has never heard of the law, and what it rests on.
 
-The level follows from what was shown and from nothing else. A failed attack is never called safety, and where the
-truth contradicts a certificate the page says so.
+The level follows from what the attack showed and from nothing else. A failed attack is never called safety, and where
+the truth contradicts a certificate the page says so.
 """
 
 from __future__ import annotations
 
-from exhume.certificate import APPROXIMATE, EXACT
-from exhume.report import findings
+from exhume.attacks import Unmix
+from exhume.law import RECONSTRUCTIBLE
 from exhume.report.content import Level, Verdict
-from exhume.report.findings import Findings
-from exhume.report.subject import Subject
-from exhume.scoring import RECOVERED_BELOW
+from exhume.report.subject import Findings, Subject
+from exhume.results.certificate import APPROXIMATE, EXACT, RECOVERED_BELOW
+from exhume.results.reconstruction import Reconstruction
+from exhume.support.text import plural
 
 _NO_PROOF = "That is no proof of safety: a longer attack, another method or an attacker who knows more may get further."
 
 
 def verdict_of(subject: Subject) -> Verdict:
     """The first thing a reader of a report on one model sees."""
-    found = findings.of(subject)
-    if subject.result is None:
-        return _not_run(subject, found)
+    found, result = subject.findings, subject.result
+    if result is None:
+        return _not_run(subject)
     if found.confirmed > 0:
-        return _leak(subject, found)
-    if found.vouched > 0:
-        return _contradicted(subject, found)
+        return _leak(subject, result)
+    if found.certified > 0:
+        return _contradicted(result, found)
     if found.recovered > 0:
-        return _unexpected(subject, found)
-    return _nothing(subject, found)
+        return _uncertified(subject, result)
+    if not found.enough_equations:
+        return _out_of_reach(subject, _counted(found))
+    if found.recognisable:
+        return _recognisable(result, found)
+    return _nothing(subject, result)
 
 
 def samples_in_words(count: int, total: int, what: str = "training samples") -> str:
@@ -40,14 +45,14 @@ def samples_in_words(count: int, total: int, what: str = "training samples") -> 
     return f"{count:,} of {total:,} {what}" if count else f"none of {total:,} {what}"
 
 
-def be(count: int) -> str:
-    """Was or were."""
-    return "was" if count == 1 else "were"
+def percent(share: float) -> str:
+    """A share as people read it: 10 %, 0.03 %, at least 0.001 %."""
+    hundredth = 100 * share
+    return "0.001 %" if hundredth < 1e-3 else f"{hundredth:.1g} %" if hundredth < 1 else f"{hundredth:.2g} %"
 
 
-def _leak(subject: Subject, found: Findings) -> Verdict:
-    result = subject.result
-    assert result is not None
+def _leak(subject: Subject, result: Reconstruction) -> Verdict:
+    found = subject.findings
     total = found.sought if found.scored else found.rows
     count = min(found.recovered if found.scored else found.confirmed, total)
     what = "unknown training samples" if result.knowledge.known_samples else "training samples"
@@ -55,97 +60,117 @@ def _leak(subject: Subject, found: Findings) -> Verdict:
         what = "samples that were looked for"
     most = 2 * count >= total
     opening = "This model gives away its training data" if most else "This model gives away some of its training data"
-    short = samples_in_words(count, total, what)
-    headline = f"{opening}: {short} {be(count)} recovered from the weights."
-    certificate = result.certificate
-    largest = max(error for error in certificate.predicted_errors if error < RECOVERED_BELOW)
+    headline = f"{opening}: {samples_in_words(count, total, what)} {_be(count)} recovered from the weights."
+    largest = percent(max(error for error in result.certificate.predicted_errors if error < RECOVERED_BELOW))
     sentences = []
-    if certificate.verdict == EXACT:
+    if result.certificate.verdict == EXACT:
         sentences.append(
             "The attack can tell without seeing the data: the recovered samples explain the weights down to "
-            f"rounding, and no expected error is above {percent(largest)} of a sample."
+            f"rounding, and no expected error is above {largest} of a sample."
         )
-    elif certificate.verdict == APPROXIMATE:
+    elif result.certificate.verdict == APPROXIMATE:
+        certified = samples_in_words(found.certified, found.rows, "returned samples")
         sentences.append(
-            f"The attack vouches, without seeing the data, for {samples_in_words(found.vouched, found.rows, 'samples')}"
-            f" it returned; their expected errors are up to about {percent(largest)} of a sample."
+            f"Without seeing the data, the attack certifies {certified}; their expected errors are up to about "
+            f"{largest} of a sample."
         )
-    sentences += _truth(subject, found)
-    sentences += _open_ends(subject)
-    return Verdict(Level.LEAK if most else Level.PARTIAL, headline, tuple(sentences))
+    if not found.scored:
+        sentences.append("The training data were not given, so the recovered samples were compared with nothing.")
+    sentences += [*_counted(found), *_not_forecast(subject)]
+    if found.mistaken:
+        sentences.append(
+            f"The truth contradicts the attack on {plural(found.mistaken, 'certified sample')}: no training sample "
+            f"that was given is within {percent(RECOVERED_BELOW)}."
+        )
+    if found.unexpected:
+        sentences.append(f"{plural(found.unexpected, 'sample')} came back that {_be(found.unexpected)} not certified.")
+    return Verdict(Level.LEAK if most else Level.PARTIAL, headline, (*sentences, *_left_open(result)))
 
 
-def _contradicted(subject: Subject, found: Findings) -> Verdict:
+def _contradicted(result: Reconstruction, found: Findings) -> Verdict:
     headline = (
-        f"The attack vouches for {found.vouched:,} recovered {_samples(found.vouched)}, but the training data that "
-        "were given do not confirm any of them."
+        f"The attack certifies {plural(found.certified, 'recovered sample')}, but the training data that were given "
+        "do not confirm any of them."
     )
-    sentences = [
+    sentences = (
         "One of the two is wrong: the certificate, or the data that it was compared with. Check that the data are the "
         "ones this model was trained on, prepared in the same way and in the same units.",
         *_counted(found),
-        *_open_ends(subject),
-    ]
-    return Verdict(Level.PARTIAL, headline, tuple(sentences))
-
-
-def _unexpected(subject: Subject, found: Findings) -> Verdict:
-    assert subject.result is not None
-    short = samples_in_words(found.recovered, found.sought)
-    headline = (
-        f"This model gives away training data: {short} {be(found.recovered)} recovered, "
-        "though the attack itself cannot tell."
+        *_left_open(result),
     )
-    sentences = [
-        f"The comparison with the training data shows it. {subject.result.certificate.reason}",
+    return Verdict(Level.PARTIAL, headline, sentences)
+
+
+def _uncertified(subject: Subject, result: Reconstruction) -> Verdict:
+    found = subject.findings
+    headline = (
+        f"This model gives away training data: {samples_in_words(found.recovered, found.sought)} "
+        f"{_be(found.recovered)} recovered, though the attack itself cannot tell."
+    )
+    sentences = (
+        f"The comparison with the training data shows it. {result.certificate.reason}",
         "An attacker without the data would not know which of the recovered samples to believe.",
-        *_open_ends(subject),
-    ]
-    return Verdict(Level.PARTIAL, headline, tuple(sentences))
+        *_not_forecast(subject),
+        *_left_open(result),
+    )
+    return Verdict(Level.PARTIAL, headline, sentences)
 
 
-def _nothing(subject: Subject, found: Findings) -> Verdict:
-    result = subject.result
-    assert result is not None
-    if not found.enough_equations:
-        return _out_of_reach(subject, _counted(found))
-    if found.recognisable:
-        return _recognisable(subject, found)
-    sentences = [_NO_PROOF, *_doubts(subject), result.certificate.reason]
-    if result.stop.sentence != result.certificate.reason:
-        sentences.append(result.stop.sentence)
-    if subject.forecast is not None:
-        sentences.append(f"What the law says of these sizes: {subject.forecast.sentence}")
-    within = "" if result.max_passes is None else " within the budget"
-    headline = f"No training sample could be recovered{within}."
-    return Verdict(Level.NOT_SHOWN, headline, (*sentences, *_counted(found)))
-
-
-def _recognisable(subject: Subject, found: Findings) -> Verdict:
-    result = subject.result
-    assert result is not None
+def _recognisable(result: Reconstruction, found: Findings) -> Verdict:
     assert found.closest is not None
     count = samples_in_words(found.recognisable, found.sought)
-    sentences = [
-        f"The closest has an error of {percent(found.closest)}; {count} came back far closer than chance would bring "
-        "them, which can be enough to recognise somebody or something. Look at what came back before you publish.",
-        f"The attack does not vouch for them. {result.certificate.reason}",
-        *_doubts(subject),
-        *_counted(found),
-    ]
     headline = (
         f"Training samples may be recognised in what came back, though none is within {percent(RECOVERED_BELOW)}."
     )
-    return Verdict(Level.PARTIAL, headline, tuple(sentences))
+    sentences = (
+        f"The closest has an error of {percent(found.closest)}; {count} came back far closer than chance would bring "
+        "them, which can be enough to recognise somebody or something. Look at what came back before you publish.",
+        f"None of them is certified. {result.certificate.reason}",
+        *_doubts(result),
+        *_counted(found),
+    )
+    return Verdict(Level.PARTIAL, headline, sentences)
 
 
-def _doubts(subject: Subject) -> list[str]:
-    """Assumptions of the attack that may not hold of this model."""
-    result = subject.result
-    assert result is not None
+def _nothing(subject: Subject, result: Reconstruction) -> Verdict:
+    within = "" if result.max_passes is None else " within the budget"
+    reasons = dict.fromkeys((result.certificate.reason, result.ending))
+    sentences = (_NO_PROOF, *_doubts(result), *reasons, *_law(subject), *_counted(subject.findings))
+    return Verdict(Level.NOT_SHOWN, f"No training sample could be recovered{within}.", sentences)
+
+
+def _not_run(subject: Subject) -> Verdict:
+    reason = f"The attack was not run: {subject.reason}" if subject.reason else "The attack was not run."
+    if subject.findings.enough_equations is False:
+        return _out_of_reach(subject, [reason])
+    headline = "The attack could not be run, so nothing is shown of this model."
+    return Verdict(Level.NOT_SHOWN, headline, (reason, "That is no proof of safety.", *_law(subject)))
+
+
+def _out_of_reach(subject: Subject, more: list[str]) -> Verdict:
+    headline = "The training samples cannot be determined from the weights of the head alone."
+    sentences = [
+        "The layer that was examined holds fewer numbers on the samples, or on each of them, than it takes to tell one "
+        "training set from another, so many different sets explain it equally well.",
+        "Other layers that were trained on the data were not counted; an attack that reads them, or an attacker who "
+        "knows more, such as some of the samples, may get further. Labels may still leak.",
+    ]
+    if subject.result is not None:
+        certificate = subject.result.certificate
+        enough = certificate.equations > certificate.unknowns  # in all, so that some sample has too few
+        counted = f"This attack had {certificate.equations:,} equations for {certificate.unknowns:,} unknown numbers."
+        sentences.append(certificate.reason if enough else counted)
+    elif subject.forecast is not None:
+        sentences.append(subject.forecast.sentence)
+    return Verdict(Level.OUT_OF_REACH, headline, (*sentences, *more))
+
+
+def _doubts(result: Reconstruction) -> list[str]:
+    """Assumptions of the attack that may not hold for this model."""
+    layer = "first layer" if result.method == Unmix.name else "head"
     doubts = [
-        "The attack assumes gradient descent with one step size for all weights of the head: with Adam and the like it "
-        "fails, whatever the budget."
+        f"The attack assumes gradient descent with one step size for all weights of the {layer}: with Adam and the "
+        "like it fails, whatever the budget."
     ]
     if result.knowledge.initial_head == "unknown":
         doubts.append(
@@ -155,67 +180,34 @@ def _doubts(subject: Subject) -> list[str]:
     return doubts
 
 
-def _out_of_reach(subject: Subject, more: list[str]) -> Verdict:
-    headline = "The training samples cannot be determined from the weights of the head alone."
-    sentences = [
-        "The layer that was examined holds fewer numbers than it takes to tell one training set from another, so many "
-        "different sets explain it equally well.",
-        "Other layers that were trained on the data were not counted; an attack that reads them, or an attacker who "
-        "knows more, such as some of the samples, may get further. Labels may still leak.",
-    ]
-    if subject.result is not None:
-        certificate = subject.result.certificate
-        sentences.append(
-            f"This attack had {certificate.equations:,} equations for {certificate.unknowns:,} unknown numbers."
-        )
-    elif subject.forecast is not None:
-        sentences.append(subject.forecast.sentence)
-    return Verdict(Level.OUT_OF_REACH, headline, (*sentences, *more))
+def _law(subject: Subject) -> list[str]:
+    if subject.forecast is None:
+        return []
+    counted = "of the head's size alone" if subject.beyond_the_head else "of these sizes"
+    return [f"What the law says {counted}: {subject.forecast.sentence}"]
 
 
-def _not_run(subject: Subject, found: Findings) -> Verdict:
-    reason = [f"The attack was not run: {subject.reason}"] if subject.reason else ["The attack was not run."]
-    if found.enough_equations is False:
-        return _out_of_reach(subject, reason)
-    headline = "The attack could not be run, so nothing is shown of this model."
-    sentences = [*reason, "That is no proof of safety."]
-    if subject.forecast is not None:
-        sentences.append(f"What the law says of these sizes: {subject.forecast.sentence}")
-    return Verdict(Level.NOT_SHOWN, headline, tuple(sentences))
-
-
-def _truth(subject: Subject, found: Findings) -> list[str]:
-    """What the comparison with the truth adds to what the attack says of itself."""
-    if not found.scored:
-        return ["The training data were not given, so the recovered samples were compared with nothing."]
-    sentences = _counted(found)
-    if found.mistaken:
-        sentences.append(
-            f"The truth contradicts the attack on {found.mistaken:,} {_samples(found.mistaken)} that it vouches for: "
-            "they differ from every training sample that was given by more than that."
-        )
-    if found.unexpected:
-        sentences.append(
-            f"{found.unexpected:,} {_samples(found.unexpected)} came back that the attack does not vouch for."
-        )
-    return sentences
+def _not_forecast(subject: Subject) -> list[str]:
+    """Why samples came back where the forecast does not promise it: it counts the head, and the attack read more."""
+    forecast, more = subject.forecast, subject.beyond_the_head
+    if not more or forecast is None or forecast.verdict == RECONSTRUCTIBLE:
+        return []
+    gave = "gave" if more == "the first layer" else "helped to give"
+    return [f"The forecast ({forecast.verdict}) counts the head only; {more} {gave} the samples away."]
 
 
 def _counted(found: Findings) -> list[str]:
     if not found.scored:
         return []
-    short = samples_in_words(found.recovered, found.sought)
     sign = ", up to sign" if found.up_to_sign else ""
     return [
-        f"Compared with the training data that were given, {short} came back "
+        f"Compared with the training data that were given, {samples_in_words(found.recovered, found.sought)} came back "
         f"with an error below {percent(RECOVERED_BELOW)}{sign}."
     ]
 
 
-def _open_ends(subject: Subject) -> list[str]:
-    """What the weights leave open of the samples that came back."""
-    result = subject.result
-    assert result is not None
+def _left_open(result: Reconstruction) -> list[str]:
+    """What the weights do not determine of the recovered samples."""
     sentences = []
     if not result.signs_determined:
         sentences.append("The weights do not tell a sample from its negative.")
@@ -224,11 +216,5 @@ def _open_ends(subject: Subject) -> list[str]:
     return sentences
 
 
-def _samples(count: int) -> str:
-    return "sample" if count == 1 else "samples"
-
-
-def percent(share: float) -> str:
-    """A share as people read it: 10 %, 0.03 %, less than 0.001 %."""
-    hundredth = 100 * share
-    return "0.001 %" if hundredth < 1e-3 else f"{hundredth:.1g} %" if hundredth < 1 else f"{hundredth:.2g} %"
+def _be(count: int) -> str:
+    return "was" if count == 1 else "were"

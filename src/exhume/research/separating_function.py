@@ -1,9 +1,9 @@
-"""The witness's room: a function of the random rows that notices a missed sample.
+"""A test function of the random rows that separates a sample from everything whose cosine with it is small.
 
 Let u be the direction of a sample and q(g) = sum_l w_l H_l(g . u), H_l the normalised Hermite polynomials, w of norm 1.
 Against the feature of another direction v, E q(g) act(g . v) = f(u . v) with f(t) = sum_l c_l w_l t^l, c_l the Hermite
-coefficients of the activation. If f is large at 1 and small on [-rho, rho], then q sees the sample and hardly anything
-whose cosine with it is at most rho, and no combination of such features can make up for the sample.
+coefficients of the activation. If f is large at 1 and small on [-rho, rho], then q correlates with the sample's feature
+and hardly with any whose cosine with it is at most rho, so no combination of such features can replace the sample's.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from exhume.activations import Activation
 
 Numbers = NDArray[np.float64]
 
-# Allowed for in every coefficient of f, later rounding included. Measured against 40 digits, the Hermite coefficients
-# of tanh, erf and sigmoid are off by 1e-16 up to order 127.
+# Error that is assumed in every coefficient of f, later rounding included. Measured against 40 digits, the Hermite
+# coefficients of tanh, erf and sigmoid are off by 1e-16 up to order 127.
 _ROUNDING = 1e-13
-_PLACES = 200  # cosines at which f is held down
-_NODES_PER_DEGREE = 64  # at which its maximum is read off
+_PLACES = 200  # cosines at which the search bounds f
+_NODES_PER_DEGREE = 64  # nodes for the certified maximum of f
 _REACH, _STEP = 13.0, 4e-3
 _BEYOND = 1e-18  # E |q| beyond the reach is at most sqrt(P(|z| > 13)) = 1.1e-19
 _QUADRATURE_MARGIN = 1.05  # on the midpoint rule, which is far better than that
 
 
 @dataclass(frozen=True, eq=False)
-class Witness:
-    """A test function q of norm 1 and what it proves.
+class SeparatingFunction:
+    """A test function q of norm 1 and the gap that it proves.
 
     Attributes:
         weights: (degree + 1,) its Hermite coefficients w.
-        gap: f(1) - mass max |f| over [-rho, rho], less what rounding may have added. If it is positive, a sample of
+        gap: f(1) - mass max |f| over [-rho, rho], less the error of rounding. If it is positive, a sample of
             coefficient 1, beside others of total size mass and cosines of at most rho with it, leaves a residual h
             with E h^2 >= (E h q)^2 >= gap^2.
     """
@@ -71,10 +71,10 @@ class Witness:
 
 
 @lru_cache(maxsize=256)
-def best_witness(activation: Activation, degree: int, cosine: float, mass: float) -> Witness:
-    """The witness of that degree with the largest gap, which may be negative.
+def best_separating_function(activation: Activation, degree: int, cosine: float, mass: float) -> SeparatingFunction:
+    """The separating function of that degree with the largest gap, which may be negative.
 
-    The gap is certified, however well the search for the weights went: a polynomial's maximum is at most that over N
+    The gap is certified, however good the weights that the search found: a polynomial's maximum is at most that over N
     Chebyshev nodes divided by cos(pi degree / 2 N) (Ehlich and Zeller).
     """
     mu = activation.hermite(degree).numpy()
@@ -86,7 +86,7 @@ def best_witness(activation: Activation, degree: int, cosine: float, mass: float
     highest = float(np.abs(np.polynomial.polynomial.polyval(nodes, mu * weights)).max())
     peak = highest / math.cos(math.pi / (2.0 * _NODES_PER_DEGREE))
     rounding = _ROUNDING * (1.0 + mass) * float(np.abs(weights).sum())
-    return Witness(weights, float(mu @ weights) - mass * peak - rounding)
+    return SeparatingFunction(weights, float(mu @ weights) - mass * peak - rounding)
 
 
 def _unit_weights(mu: Numbers, orders: NDArray[np.intp], cosine: float, mass: float) -> Numbers:

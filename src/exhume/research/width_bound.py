@@ -1,17 +1,16 @@
-"""The guarantee's room: a width from which the weights provably determine the samples, whatever the search.
+"""A width from which the weights provably determine the samples, whatever search an adversary uses.
 
 Random features act(V x) with Gaussian rows, inputs x_i = sqrt(d) u_i in an r-dimensional subspace, and parameters
 theta_k = sum_i a_i act(g_k . u_i), g_k ~ N(0, I_r), k = 1 .. p. A candidate, points v_j with coefficients b_j, leaves
-the residual h(g) = sum_i a_i act(g . u_i) - sum_j b_j act(g . v_j). If it misses sample i, a witness q_i of norm 1 has
-E h q_i >= sqrt(kappa), and the mean over p coordinates is close to that for all samples and candidates at once
-(Hoeffding or Bernstein, and a net over one sphere), so that h cannot vanish. The law counts from below, this from
+the residual h(g) = sum_i a_i act(g . u_i) - sum_j b_j act(g . v_j). If it misses sample i, a test function q_i of
+norm 1 has E h q_i >= sqrt(kappa), and the mean over p coordinates is close to that for all samples and candidates at
+once (Hoeffding or Bernstein, and a net over one sphere), so that h cannot vanish. The law counts from below, this from
 above; docs/width_bound.md has the proof and every assumption.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,12 +20,13 @@ import torch
 from exhume import activations
 from exhume.activations import Activation
 from exhume.errors import InputError
-from exhume.witness import Numbers, Witness, best_witness
+from exhume.research.separating_function import Numbers, SeparatingFunction, best_separating_function
+from exhume.support.validation import whole_number
 
 # sup |act| and sup |act'|
 _BOUNDS = {"erf": (1.0, 2.0 / math.sqrt(math.pi)), "sigmoid": (1.0, 0.25), "tanh": (1.0, 1.0)}
-_DEGREES = (3, 7, 15, 31, 63, 127)  # of the witnesses tried
-_CLIPS = np.geomspace(2.0, 2e6, 70)[:, None]  # T, at which a witness is clipped
+_DEGREES = (3, 7, 15, 31, 63, 127)  # of the test functions tried
+_CLIPS = np.geomspace(2.0, 2e6, 70)[:, None]  # T, at which a test function is clipped
 _SHARES = np.geomspace(1e-3, 0.2, 20)  # of sqrt(kappa): one for the net, one for the candidate's own residual
 # While p rows in the subspace have norm at most 2 sqrt(p), and sum_k q(g_k)^2 is at most 2 p.
 _STRETCH, _SIZE = 2.0, math.sqrt(2.0)
@@ -35,7 +35,7 @@ _CHERNOFF = 1.0 / (2.0 * math.log(2.0) - 1.0)  # p >= this T^2 log(1 / delta) ke
 
 @dataclass(frozen=True)
 class WidthBound:
-    """A sufficient width and what it is made of.
+    """A sufficient width and the quantities of its proof.
 
     Attributes:
         width: p, from which on the guarantee holds (Bernstein's inequality).
@@ -51,8 +51,8 @@ class WidthBound:
         failure_probability: delta.
         cosine: rho, the largest |cosine| between a missed sample and everything else.
         separation: kappa, which E h^2 reaches for every candidate that misses a sample.
-        hermite_order: degree of the witness that shows it.
-        summand_bound: T sup |act|, which clipped witness times feature never exceeds.
+        hermite_order: degree of the test function that shows it.
+        summand_bound: T sup |act|, which clipped test function times feature never exceeds.
         deviation: t, by which the mean of such a summand may be off, all over the net.
         residual: root-mean-square residual per coordinate up to which a candidate is covered by the guarantee.
         net_radius: of the net of directions.
@@ -79,6 +79,10 @@ class WidthBound:
     net_radius: float
     log_net_size: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Every field and the sentence, as plain JSON values."""
+        return {**asdict(self), "sentence": self.sentence}
+
     @property
     def sentence(self) -> str:
         """The guarantee in plain words."""
@@ -88,10 +92,6 @@ class WidthBound:
             f"explain the weights to {self.residual:.2g} per coordinate, every sample is within {self.error:g} sqrt(d) "
             f"of one of them, up to sign ({sizes})."
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Every field and the sentence, as plain JSON values."""
-        return {**asdict(self), "sentence": self.sentence}
 
 
 def sufficient_width(
@@ -106,7 +106,7 @@ def sufficient_width(
     failure_probability: float = 0.01,
     bounds: tuple[float, float] | None = None,
 ) -> WidthBound:
-    """A width at which, with probability 1 - delta, all samples show in every solution of the span equation.
+    """A width at which, with probability 1 - delta, every solution of the span equation contains every sample.
 
     Args:
         input_dim: d.
@@ -120,7 +120,10 @@ def sufficient_width(
         failure_probability: delta, over the draw of V.
         bounds: sup |act| and sup |act'| of an activation that is not built in.
     """
-    n, r = _whole("num_samples", num_samples), _dimension(input_dim, subspace_dim)
+    d, n = whole_number("input_dim", input_dim), whole_number("num_samples", num_samples)
+    r = d if subspace_dim is None else whole_number("subspace_dim", subspace_dim)
+    if r > d:
+        raise InputError(f"subspace_dim is {r}; valid: at most input_dim, which is {d}")
     error, margin = _positive("error", error, math.sqrt(2.0)), _positive("margin", margin, 1.4143)
     a_max = _positive("largest_coefficient", largest_coefficient, math.inf)
     a_min = _positive("smallest_coefficient", smallest_coefficient, math.nextafter(a_max, math.inf))
@@ -129,19 +132,19 @@ def sufficient_width(
     sups = _bounds(act, bounds)
     nearest = error if n == 1 else min(error, margin)
     rho = max(0.0, 1.0 - nearest * nearest / 2.0)
-    witnesses = [best_witness(act, degree, rho, (2 * n - 1) * a_max / a_min) for degree in _DEGREES]
-    trials = [_trial(witness, n, r, a_min / a_max, sups, delta) for witness in witnesses if witness.gap > 0.0]
+    functions = [best_separating_function(act, degree, rho, (2 * n - 1) * a_max / a_min) for degree in _DEGREES]
+    trials = [_trial(each, n, r, (a_min, a_max), sups, delta) for each in functions if each.gap > 0.0]
     if not trials:
         raise InputError(
             f"error is {error:g} and margin {margin:g}, with coefficients of {a_min:g} to {a_max:g}: what one of {n} "
             f"samples adds to features of {act.name!r} is lost in rounding; valid: a larger error and margin"
         )
-    least = min(trial.width for trial in trials)
-    best = next(trial for trial in trials if trial.width <= 1.01 * least)  # of lowest degree
+    least = min(trial["width"] for trial in trials)
+    best = next(trial for trial in trials if trial["width"] <= 1.01 * least)  # of lowest degree
     return WidthBound(
-        width=math.ceil(best.width),
-        hoeffding_width=math.ceil(min(trial.hoeffding_width for trial in trials)),
-        input_dim=operator.index(input_dim),
+        **best | {"hoeffding_width": min(trial["hoeffding_width"] for trial in trials)},
+        cosine=rho,
+        input_dim=d,
         num_samples=n,
         subspace_dim=None if subspace_dim is None else r,
         activation=act.name,
@@ -150,40 +153,27 @@ def sufficient_width(
         smallest_coefficient=a_min,
         largest_coefficient=a_max,
         failure_probability=delta,
-        cosine=rho,
-        separation=(a_min * best.witness.gap) ** 2,
-        hermite_order=best.witness.degree,
-        summand_bound=best.clip * sups[0],
-        deviation=best.deviation,
-        residual=best.residual * a_max,
-        net_radius=best.radius,
-        log_net_size=best.log_net_size,
     )
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """What one witness gives, clipped and netted as is best for it; coefficients relative to the largest."""
+def _trial(
+    function: SeparatingFunction,
+    n: int,
+    r: int,
+    coefficients: tuple[float, float],
+    sups: tuple[float, float],
+    delta: float,
+) -> dict[str, Any]:
+    """The width that one test function proves, and the other fields of `WidthBound` that depend on the function.
 
-    witness: Witness
-    width: float
-    hoeffding_width: float
-    clip: float
-    deviation: float
-    residual: float
-    radius: float
-    log_net_size: float
-
-
-def _trial(witness: Witness, n: int, r: int, ratio: float, sups: tuple[float, float], delta: float) -> _Trial:
-    """Spend sqrt(kappa) on clipping, on the candidate's own residual, on the net and on deviations, in the best way.
+    Divides sqrt(kappa) between clipping, the candidate's own residual, the net and deviations, in the best way.
 
     Clipping costs 2 n sup|act| E (|q| - T)_+; residual and net a share each; what is left goes to deviations, n t of
     the net and n t' of the pairs of samples, in such parts that both ask the same width (nearly, for Bernstein).
     """
-    value_bound, slope_bound = sups
-    excess = witness.excess(_CLIPS[:, 0])[:, None]
-    budget = np.maximum(ratio * witness.gap - 2.0 * n * value_bound * excess, 1e-30)  # (clips, 1)
+    (a_min, a_max), (value_bound, slope_bound) = coefficients, sups
+    excess = function.excess(_CLIPS[:, 0])[:, None]
+    budget = np.maximum(a_min / a_max * function.gap - 2.0 * n * value_bound * excess, 1e-30)  # (clips, 1)
     residual = _SHARES * budget / _SIZE  # (clips, shares), and so on
     radius = np.minimum(1.0, _SHARES * budget / (n * slope_bound * _SIZE * _STRETCH))
     net = log_net_size(radius, r)
@@ -199,8 +189,17 @@ def _trial(witness: Witness, n: int, r: int, ratio: float, sups: tuple[float, fl
     width = np.maximum(np.maximum(bernstein, bernstein_pairs), least)
     hoeffding = np.maximum(2.0 * logs * (summand / deviation) ** 2, least)
     at = np.unravel_index(int(np.argmin(width)), width.shape)
-    chosen = (float(values[at]) for values in (deviation, residual, radius, net))
-    return _Trial(witness, float(width[at]), float(hoeffding.min()), float(_CLIPS[at[0], 0]), *chosen)
+    return {
+        "width": math.ceil(width[at]),
+        "hoeffding_width": math.ceil(hoeffding.min()),
+        "separation": (a_min * function.gap) ** 2,
+        "hermite_order": function.degree,
+        "summand_bound": float(summand[at[0], 0]),
+        "deviation": float(deviation[at]),
+        "residual": float(residual[at]) * a_max,
+        "net_radius": float(radius[at]),
+        "log_net_size": float(net[at]),
+    }
 
 
 def log_net_size(radius: Numbers, dim: int) -> Numbers:
@@ -214,7 +213,7 @@ def log_net_size(radius: Numbers, dim: int) -> Numbers:
 
 
 def _bounds(activation: Activation, bounds: tuple[float, float] | None) -> tuple[float, float]:
-    """sup |act| and sup |act'|, from the table or as given; given ones are held against a grid."""
+    """sup |act| and sup |act'|, from the table or as given; given ones are checked on a grid."""
     if bounds is None:
         if activation.name not in _BOUNDS or activations.get(activation.name) is not activation:
             raise InputError(
@@ -228,26 +227,6 @@ def _bounds(activation: Activation, bounds: tuple[float, float] | None) -> tuple
         if not seen <= _positive("bounds", bound, math.inf):
             raise InputError(f"bounds are {bounds}, but {activation.name!r} reaches {seen:.6g}; valid: at least that")
     return bounds
-
-
-def _dimension(input_dim: int, subspace_dim: int | None) -> int:
-    """r if there is a subspace, else d."""
-    d = _whole("input_dim", input_dim)
-    r = d if subspace_dim is None else _whole("subspace_dim", subspace_dim)
-    if r > d:
-        raise InputError(f"subspace_dim is {r}; valid: at most input_dim, which is {d}")
-    return r
-
-
-def _whole(name: str, value: int) -> int:
-    """The value as an int of at least 1, or an error that says which numbers are valid."""
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise InputError(f"{name} is {value!r}; valid: a whole number of at least 1")
-    return number
 
 
 def _positive(name: str, value: float, limit: float) -> float:

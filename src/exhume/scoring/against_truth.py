@@ -1,4 +1,4 @@
-"""The judge's room: a reconstruction against the truth, matched one to one, beside the scores that chance gets.
+"""Scores a reconstruction against the truth: rows matched one to one, errors beside those of random directions.
 
 A distance is ||x_i - x_hat_j|| / ||x_i||, which is Eq. (12)'s ||x_i - x_hat_j|| / sqrt(d) for samples on the sphere of
 radius sqrt(d) (Assumption 1) and keeps its meaning for any other data. A sign is forgiven per sample or not at all,
@@ -8,18 +8,33 @@ never per coordinate.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from statistics import fmean
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from exhume import fragments, measures
+from exhume.data import Dataset
 from exhume.errors import InputError
-from exhume.measures import Array, Matching, RowMap
-
-# The error below which a sample counts as recovered. Chance is near sqrt(2); a picture at 0.1 is the same picture.
-RECOVERED_BELOW = 0.1
-_ENDS = 5  # pairs at either end that a notebook shows
+from exhume.features.protocol import FeatureMap
+from exhume.results.certificate import RECOVERED_BELOW
+from exhume.results.reconstruction import Reconstruction
+from exhume.scoring import metrics
+from exhume.scoring.matching import (
+    Array,
+    Matching,
+    as_rows,
+    as_truth,
+    borrow,
+    distances,
+    left_to_find,
+    match,
+    on_sphere,
+    random_directions,
+)
+from exhume.scoring.metrics import RowMap
 
 
 @dataclass(frozen=True)
@@ -63,16 +78,17 @@ class Score:
         orthogonal_residual: r(Phi_hat) of Eq. (167); None without features.
         label_accuracy: share of matched rows with the right label, if labels are +-1, one-hot or whole numbers.
         label_error: median absolute error of other labels.
-        known: true samples that the attacker held already; they are not among the n.
+        known: true samples that the adversary held already; they are not among the n.
+        signs_claimed: whether the attack claims its signs; if not, its claimed errors are those up to sign.
 
     Examples:
         >>> import torch
         >>> from exhume.scoring import score_samples
         >>> truth = torch.eye(3)
-        >>> judged = score_samples(torch.stack([truth[0], -truth[1], truth[2] / 2]), truth)
-        >>> judged.recovered, judged.recovered_up_to_sign
+        >>> found = score_samples(torch.stack([truth[0], -truth[1], truth[2] / 2]), truth)
+        >>> found.recovered, found.recovered_up_to_sign
         (1, 2)
-        >>> [match.flipped for match in judged.matches]
+        >>> [match.flipped for match in found.matches]
         [False, True, False]
     """
 
@@ -95,6 +111,27 @@ class Score:
     label_accuracy: float | None = None
     label_error: float | None = None
     known: tuple[int, ...] = ()
+    signs_claimed: bool = True
+
+    @property
+    def norms_claimed(self) -> bool:
+        """Whether the attack claims the norms of its samples."""
+        return self.compared == "vectors"
+
+    @property
+    def claimed_error(self) -> float:
+        """The error of what the attack claims: with signs if it claims them, else up to sign."""
+        return self.error if self.signs_claimed else self.error_up_to_sign
+
+    @property
+    def claimed_recovered(self) -> int:
+        """How many true samples have a claimed error below RECOVERED_BELOW."""
+        return self.recovered if self.signs_claimed else self.recovered_up_to_sign
+
+    @property
+    def claimed_errors(self) -> tuple[float, ...]:
+        """The claimed error of every match."""
+        return tuple(match.error if self.signs_claimed else match.error_up_to_sign for match in self.matches)
 
     def to_json(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
@@ -125,28 +162,8 @@ class Score:
         return "\n".join(lines + [f"  {name} {value:.3g}" for name, value in named.items() if value is not None])
 
     def _repr_html_(self) -> str:
-        """What came back, the errors beside what chance gets, and the best and worst pairs, for notebooks."""
-        colour = fragments.STRONG if self.recovered == self.num_samples else fragments.MIDDLING
-        share = fragments.badge(
-            f"{self.recovered} of {self.num_samples} recovered", colour if self.recovered else fragments.WEAK
-        )
-        errors = [("error", self.error), ("error up to sign", self.error_up_to_sign)]
-        chance = [("random directions get", self.baseline_random), ("non-members get", self.baseline_non_members)]
-        extras = [("PSNR", self.psnr), ("SSIM", self.ssim), ("label accuracy", self.label_accuracy)]
-        extras += [("label error", self.label_error), ("known beforehand", len(self.known) or None)]
-        surplus = len(self.duplicates) + len(self.strays)
-        extras += [("without a row", self.missing or None), ("rows too many", surplus or None)]
-        ranked = sorted(self.matches, key=lambda match: match.error_up_to_sign)
-        shown = ranked if len(ranked) <= 2 * _ENDS else ranked[:_ENDS] + ranked[-_ENDS:]
-        pairs = [(each.truth_index, each.row, f"{each.error:.2g}", f"{each.error_up_to_sign:.2g}") for each in shown]
-        columns = ("true sample", "row", "error", "up to sign")
-        heading = "Pairs, the best first" if shown is ranked else f"The {_ENDS} best and the {_ENDS} worst pairs"
-        return fragments.frame(
-            fragments.line(share, f"{self.recovered_up_to_sign} up to sign; {self.compared} compared."),
-            fragments.facts((name, f"{value:.3g}") for name, value in errors + chance + extras if value is not None),
-            fragments.line(f"{heading}:"),
-            fragments.table(columns, pairs),
-        )
+        """What was recovered, errors beside those of chance, and the best and worst pairs, for notebooks."""
+        return str(import_module("exhume.report.notebook").score_html(self))
 
 
 def score(
@@ -159,36 +176,97 @@ def score(
     features: RowMap | None = None,
     seed: int = 0,
 ) -> Score:
-    """Judge an attack's result: `score_samples`, with what it says of its own signs, norms, labels and knowledge.
+    """Scores an attack's result (m rows) against the truth (n samples); m and n may differ.
+
+    Samples that the attack knew are not looked for. If it does not claim norms, both sides are compared on the sphere
+    of radius sqrt(d). Pictures get the norm and the sign of the true sample where the attack does not claim them.
 
     Args:
         result: a Reconstruction; of anything else that has `samples`, signs and norms are taken as claimed.
-        truth: (n, d) the training samples, none of them zero.
-        non_members, true_labels, to_pictures, features, seed: as for `exhume.scoring.score_samples`.
+        truth: the training samples, (n, d) or in the shape of the input, such as (n, 1, 8, 8); none of them zero.
+        non_members: (q, d) samples of the same kind that were not trained on, for a baseline.
+        true_labels: (n,) or (n, k), for the result's labels.
+        to_pictures: from rows (b, d) to pictures (b, C, H, W) in [0, 1]; gives PSNR and SSIM.
+        features: from inputs (b, d) to features (b, p); gives the residual of Eq. (167).
+        seed: of the random directions.
 
     Examples:
         >>> import exhume
         >>> from exhume import data
         >>> sphere = data.load("sphere", dim=8, samples=4)
         >>> victim = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels)
-        >>> result = exhume.reconstruct(victim.target(), num_samples=4)
-        >>> judged = exhume.score(result, sphere.inputs)  # only here the truth is opened
-        >>> judged.recovered, judged.error < 1e-5 < judged.baseline_random
+        >>> found = exhume.score(exhume.reconstruct(victim.target(), num_samples=4), sphere.inputs)
+        >>> found.recovered, found.error < 1e-5 < found.baseline_random
         (4, True)
     """
-    return score_samples(
-        result.samples,
-        truth,
-        signs_known=getattr(result, "signs_determined", True),
-        norms_known=getattr(result, "norms_determined", True),
-        non_members=non_members,
-        known=getattr(getattr(result, "knowledge", None), "samples", None),
-        labels=getattr(result, "labels", None),
-        true_labels=true_labels,
-        to_pictures=to_pictures,
-        features=features,
-        seed=seed,
+    signs_known, norms_known = (getattr(result, f"{name}_determined", True) for name in ("signs", "norms"))
+    known = getattr(getattr(result, "knowledge", None), "samples", None)
+    true_rows = as_truth(truth)  # (n, d)
+    rows = as_rows("samples", result.samples, true_rows)  # (m, d)
+    place = (lambda vectors: vectors) if norms_known else on_sphere
+    all_x, x_hat = place(true_rows), place(rows)
+    held = true_rows[:0] if known is None else as_rows("known", known, true_rows)
+    left = left_to_find(all_x, place(held), RECOVERED_BELOW)
+    x = all_x[left]
+    signed, up_to_sign = match(x, x_hat, up_to_sign=False), match(x, x_hat, up_to_sign=True)
+    pairs = replace(up_to_sign, truth_indices=left[up_to_sign.truth_indices])
+    others = None if non_members is None else place(as_rows("non_members", non_members, x))
+    true_matches = true_rows[pairs.truth_indices]
+    shown = borrow(rows[pairs.rows], true_matches, pairs.flipped, norms_known=norms_known, signs_known=signs_known)
+    psnr, ssim = metrics.picture_scores(to_pictures, shown, true_matches)
+    duplicates, strays = _extras(all_x, x_hat, pairs)
+    accuracy, label_error = _label_scores(getattr(result, "labels", None), true_labels, pairs, len(all_x), len(x_hat))
+    return Score(
+        num_samples=len(x),
+        num_rows=len(x_hat),
+        compared="vectors" if norms_known else "directions",
+        error=_mean(signed.errors, len(x)),
+        error_up_to_sign=_mean(pairs.errors_up_to_sign, len(x)),
+        recovered=int((signed.errors < RECOVERED_BELOW).sum()),
+        recovered_up_to_sign=int((pairs.errors_up_to_sign < RECOVERED_BELOW).sum()),
+        missing=len(x) - len(pairs.rows),
+        duplicates=duplicates,
+        strays=strays,
+        matches=_matches(pairs, psnr, ssim),
+        baseline_random=_baseline(x, random_directions(x, seed)),
+        baseline_non_members=None if others is None else _baseline(x, others),
+        psnr=fmean(psnr) if psnr else None,
+        ssim=fmean(ssim) if ssim else None,
+        orthogonal_residual=_residual(features, result.samples, torch.as_tensor(truth)[left]) if features else None,
+        label_accuracy=accuracy,
+        label_error=label_error,
+        known=tuple(sorted(set(range(len(all_x))) - set(left.tolist()))),
+        signs_claimed=signs_known,
     )
+
+
+def score_on_dataset(result: Any, data: Dataset, features: FeatureMap | None = None) -> Score:
+    """Scores an attack's result against everything that a data set holds: samples, non-members, labels, images.
+
+    Args:
+        result: as for `exhume.score`.
+        data: the training data.
+        features: of the attacked model; gives the residual of Eq. (167).
+    """
+    return score(
+        result,
+        data.inputs,
+        non_members=data.non_members if len(data.non_members) else None,
+        true_labels=data.labels if data.is_labelled else None,
+        to_pictures=data.picture.to_pictures if data.picture else None,
+        features=None if features is None else lambda inputs: features.forward(inputs.to(features.device)),
+    )
+
+
+def score_unless_diverged(
+    result: Reconstruction, data: Dataset | None, features: FeatureMap | None = None
+) -> tuple[Score | None, tuple[str, ...]]:
+    """The score if there are training data, or a note that the attack diverged and has none."""
+    if data is None or not data.num_samples:
+        return None, ()
+    if not bool(torch.isfinite(result.samples).all()):
+        return None, ("The attack diverged, so its rows were not compared with the training data.",)
+    return score_on_dataset(result, data, features), ()
 
 
 def score_samples(
@@ -197,63 +275,29 @@ def score_samples(
     *,
     signs_known: bool = True,
     norms_known: bool = True,
-    non_members: Array | None = None,
     known: Array | None = None,
     labels: Array | None = None,
-    true_labels: Array | None = None,
-    to_pictures: RowMap | None = None,
-    features: RowMap | None = None,
-    seed: int = 0,
+    **others: Any,
 ) -> Score:
-    """Judge the rows of `samples` (m, d) against `truth` (n, d); m and n may differ.
+    """Scores the rows of `samples` (m, d) as `exhume.score` does those of a result.
 
     Args:
         samples: the reconstruction.
         truth: the training samples, none of them zero.
-        signs_known: whether the reconstruction claims its signs. If not, pictures are turned to the truth's sign.
-        norms_known: whether it claims its norms. If not, both sides are put on the sphere of radius sqrt(d) before
-            they are compared, and pictures get the norm of the true sample.
-        non_members: (q, d) samples of the same kind that were not trained on, for a baseline.
-        known: (q, d) samples that the attacker held: those of the truth are not looked for.
-        labels, true_labels: (m,) or (m, k), and (n,) or (n, k).
-        to_pictures: from rows (b, d) to pictures (b, C, H, W) in [0, 1]; gives PSNR and SSIM.
-        features: from inputs (b, d) to features (b, p); gives the residual of Eq. (167).
-        seed: of the random directions.
+        signs_known: whether the reconstruction claims its signs.
+        norms_known: whether it claims its norms.
+        known: (q, d) samples that the adversary held: those of the truth are not looked for.
+        labels: (m,) or (m, k), of the rows.
+        others: as for `exhume.score`: `non_members`, `true_labels`, `to_pictures`, `features`, `seed`.
     """
-    true_rows = measures.as_truth(truth)  # (n, d)
-    rows = measures.as_rows("samples", samples, true_rows)  # (m, d)
-    place = (lambda vectors: vectors) if norms_known else measures.on_sphere
-    everything, x_hat = place(true_rows), place(rows)
-    held = true_rows[:0] if known is None else measures.as_rows("known", known, true_rows)
-    left = measures.left_to_find(everything, place(held), RECOVERED_BELOW)
-    x = everything[left]
-    signed, loose = (measures.match(x, x_hat, up_to_sign=forgiving) for forgiving in (False, True))
-    loose = replace(loose, truth_indices=left[loose.truth_indices])
-    others = None if non_members is None else place(measures.as_rows("non_members", non_members, x))
-    psnr, ssim = measures.matched_picture_scores(to_pictures, rows, true_rows, loose, signs_known, norms_known)
-    duplicates, strays = _extras(everything, x_hat, loose)
-    accuracy, label_error = _label_scores(labels, true_labels, loose, len(everything), len(x_hat))
-    return Score(
-        num_samples=len(x),
-        num_rows=len(x_hat),
-        compared="vectors" if norms_known else "directions",
-        error=_mean(signed.errors, len(x)),
-        error_up_to_sign=_mean(loose.errors_up_to_sign, len(x)),
-        recovered=int((signed.errors < RECOVERED_BELOW).sum()),
-        recovered_up_to_sign=int((loose.errors_up_to_sign < RECOVERED_BELOW).sum()),
-        missing=len(x) - len(loose.rows),
-        duplicates=duplicates,
-        strays=strays,
-        matches=_matches(loose, psnr, ssim),
-        baseline_random=_baseline(x, measures.random_directions(x, seed)),
-        baseline_non_members=None if others is None else _baseline(x, others),
-        psnr=sum(psnr) / len(psnr) if psnr else None,
-        ssim=sum(ssim) / len(ssim) if ssim else None,
-        orthogonal_residual=_residual(features, samples, torch.as_tensor(truth)[left]) if features else None,
-        label_accuracy=accuracy,
-        label_error=label_error,
-        known=tuple(sorted(set(range(len(everything))) - set(left.tolist()))),
+    claimed = SimpleNamespace(
+        samples=samples,
+        signs_determined=signs_known,
+        norms_determined=norms_known,
+        knowledge=SimpleNamespace(samples=known),
+        labels=labels,
     )
+    return score(claimed, truth, **others)
 
 
 def _mean(errors: Tensor, count: int) -> float:
@@ -262,16 +306,16 @@ def _mean(errors: Tensor, count: int) -> float:
 
 
 def _baseline(truth: Tensor, rows: Tensor) -> float:
-    """Mean error up to sign of rows that know nothing of the truth, over the pairs."""
+    """Mean error up to sign, over the pairs, of rows that are independent of the truth."""
     if not len(rows):
         raise InputError("non_members has no rows; valid: at least one, or None")
-    return float(measures.match(truth, rows, up_to_sign=True).errors_up_to_sign.mean())
+    return float(match(truth, rows, up_to_sign=True).errors_up_to_sign.mean())
 
 
 def _extras(truth: Tensor, rows: Tensor, matching: Matching) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Unmatched rows: those that repeat a true sample, and those that resemble none."""
     matched = set(matching.rows.tolist())
-    nearest = torch.minimum(*measures.distances(truth, rows)).amin(0)  # (m,)
+    nearest = torch.minimum(*distances(truth, rows)).amin(0)  # (m,)
     repeats = (nearest < RECOVERED_BELOW).tolist()
     extras = [row for row in range(len(rows)) if row not in matched]
     return tuple(row for row in extras if repeats[row]), tuple(row for row in extras if not repeats[row])
@@ -280,8 +324,7 @@ def _extras(truth: Tensor, rows: Tensor, matching: Matching) -> tuple[tuple[int,
 def _matches(matching: Matching, psnr: list[float], ssim: list[float]) -> tuple[Match, ...]:
     """The pairs as plain values."""
     nothing = [None] * len(matching.rows)
-    flipped = matching.mirrored_errors < matching.errors
-    columns = (matching.truth_indices, matching.rows, matching.errors, matching.errors_up_to_sign, flipped)
+    columns = (matching.truth_indices, matching.rows, matching.errors, matching.errors_up_to_sign, matching.flipped)
     pairs = zip(*(column.tolist() for column in columns), psnr or nothing, ssim or nothing, strict=True)
     return tuple(Match(*pair) for pair in pairs)
 
@@ -296,11 +339,12 @@ def _label_scores(
     for name, values, count in (("labels", found, num_rows), ("true_labels", true, num_samples)):
         if values.dim() not in (1, 2) or len(values) != count:
             raise InputError(f"{name} has shape {tuple(values.shape)}; valid: ({count},) or ({count}, outputs)")
-    return measures.label_scores(found[matching.rows], true[matching.truth_indices])
+    return metrics.label_scores(found[matching.rows], true[matching.truth_indices])
 
 
 def _residual(features: RowMap, samples: Array, truth: Array) -> float:
     """Eq. (167), of the truth in the dtype and on the device of the samples."""
     given = torch.as_tensor(samples)
-    phi, phi_hat = (features(inputs).detach().cpu() for inputs in (torch.as_tensor(truth).to(given), given))
-    return measures.orthogonal_residual(phi, phi_hat)
+    inputs = (torch.as_tensor(truth).flatten(1).to(given), given)
+    phi, phi_hat = (features(each).detach().cpu() for each in inputs)
+    return metrics.orthogonal_residual(phi, phi_hat)

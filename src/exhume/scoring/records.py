@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 import torch
 
 from exhume.data import Column, TableFormat
-from exhume.gallery import as_shown
-from exhume.reconstruction import Reconstruction
-from exhume.scoring import Score
+from exhume.results.reconstruction import Reconstruction
+from exhume.scoring.against_truth import Score
+from exhume.scoring.aligned import align
+from exhume.support import text
 
 # How many records a terminal shows side by side.
 _SHOWN = 3
@@ -25,7 +27,7 @@ class Records:
         indices: of the true records that have a match.
         recovered, true: (q, d) values in original units.
         num_samples: n true records that were looked for, matched or not.
-        borrowed: what the attack leaves open and is shown as in the truth: "norms", "signs".
+        borrowed: what the attack leaves open and is taken from the truth: "norms", "signs".
     """
 
     columns: tuple[Column, ...]
@@ -74,40 +76,31 @@ class Records:
             lines.append(f"  {left_out} columns have more digits than the model carries and are not counted")
         if self.borrowed:
             lines.append(f"  {' and '.join(self.borrowed)} are shown as in the truth: the attack leaves them open")
-        return "\n".join(lines + self._table(min(shown, len(self.indices))))
+        shown = min(shown, len(self.indices))
+        lines.append(f"  {text.plural(shown, 'record')}, recovered | true; a star marks a difference:")
+        return "\n".join([*lines, textwrap.indent(self._table(shown), "  ")])
 
-    def _table(self, shown: int) -> list[str]:
+    def _table(self, shown: int) -> str:
         right = self.right.tolist()
-        rows = [["", *(f"record {index}" for index in self.indices[:shown])]]
-        rows += [["", *(["recovered | true  "] * shown)]]
+        rows = []
         for place, column in enumerate(self.columns):
+            pairs = zip(self.recovered[:shown, place].tolist(), self.true[:shown, place].tolist(), strict=True)
             cells = [
                 f"{column.text(a)} | {column.text(b)} {' ' if equal[place] else '*'}"
-                for a, b, equal in zip(
-                    self.recovered[:shown, place].tolist(),
-                    self.true[:shown, place].tolist(),
-                    right[:shown],
-                    strict=True,
-                )
+                for (a, b), equal in zip(pairs, right, strict=False)
             ]
             rows.append([column.title[:_LONGEST_TITLE], *cells])
-        widths = [max(len(row[place]) for row in rows) for place in range(shown + 1)]
-        lines = (
-            f"  {row[0]:<{widths[0]}}"
-            + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-            for row in rows
-        )
-        return [line.rstrip() for line in lines]
+        return text.table(["", *(f"record {index}" for index in self.indices[:shown])], rows)
 
 
-def as_records(result: Reconstruction, judged: Score, truth: torch.Tensor, table: TableFormat) -> Records:
+def as_records(result: Reconstruction, score: Score, truth: torch.Tensor, table: TableFormat) -> Records:
     """The matched rows of a result as records, beside those of the truth (n, d)."""
-    shown = as_shown(result, judged, truth)
+    shown = align(result.samples, score, truth)
     return Records(
         table.columns,
         shown.indices,
         table.to_records(shown.rows),
         table.to_records(truth[list(shown.indices)]),
-        judged.num_samples,
+        score.num_samples,
         shown.borrowed,
     )

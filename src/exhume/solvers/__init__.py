@@ -1,26 +1,30 @@
 """Solvers: minimisers of a loss over samples. They know nothing of models or of the truth."""
 
-from exhume.solvers.conjugate_gradient import Operator, conjugate_gradient
-from exhume.solvers.descent import DescentState, descend
-from exhume.solvers.gauss_newton import Course, Inner, Patience, gauss_newton_step, levenberg_marquardt, move
-from exhume.solvers.momentum import momentum_step
-from exhume.solvers.normal_equations import NormalEquations
-from exhume.solvers.sphere import bounded, onto_sphere, tangent
+from exhume.equation.norms import FixedNorm, FreeNorm, Norms
+from exhume.solvers.conjugate_gradient import CGOptions, conjugate_gradient
+from exhume.solvers.heavy_ball import momentum_step
+from exhume.solvers.levenberg_marquardt import (
+    Damping,
+    LMState,
+    StoppingRule,
+    gauss_newton_step,
+    levenberg_marquardt,
+    lm_step,
+)
+from exhume.solvers.sphere_descent import sphere_descent_step
 
 __all__ = [
-    "Course",
-    "DescentState",
-    "Inner",
-    "NormalEquations",
-    "Operator",
-    "Patience",
-    "bounded",
+    "CGOptions",
+    "Damping",
+    "FixedNorm",
+    "FreeNorm",
+    "LMState",
+    "Norms",
+    "StoppingRule",
     "conjugate_gradient",
-    "descend",
     "gauss_newton_step",
     "levenberg_marquardt",
+    "lm_step",
     "momentum_step",
-    "move",
-    "onto_sphere",
-    "tangent",
+    "sphere_descent_step",
 ]

@@ -1,4 +1,4 @@
-"""One cell of a sweep: data, a victim, an attack and a seed, checked before anything runs and named by a hash."""
+"""One cell of a sweep: data, a victim, an attack and a seed, checked before anything runs; its key is a hash."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from pydantic_core import PydanticCustomError
 
 from exhume import attacks, data, networks
 from exhume.activations import get as activation_named
-from exhume.errors import InputError
 
 # Part of every key: a change of what a cell means makes new keys.
 _SCHEMA = 1
 
 
 def _number(value: Any) -> Any:
-    # True and "3" are numbers to pydantic; in a grid they are slips.
+    # pydantic accepts True and "3" as numbers; in a grid they are mistakes.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("valid: a number")
+        raise PydanticCustomError("number", "Input should be a number")
     return value
 
 
@@ -48,11 +47,7 @@ class DataSpec(Spec):
 
     @model_validator(mode="after")
     def _known(self) -> DataSpec:
-        try:
-            valid = data.options_of(self.name)
-        except InputError as error:
-            raise ValueError(str(error)) from error
-        _only(f"data set {self.name} has no option", self.options, valid)
+        _only(f"data set {self.name} has no option", self.options, data.options_of(self.name))
         return self
 
     @property
@@ -61,13 +56,13 @@ class DataSpec(Spec):
         return dict(self.model_extra or {})
 
     def load(self, seed: int) -> data.Dataset:
-        """The data set; the cell's seed is that of data that are drawn."""
+        """Loads the data set; random data are drawn with the cell's seed."""
         drawn = {"seed": seed} if "seed" in data.options_of(self.name) else {}
         return data.load(self.name, **(drawn | self.options))
 
 
 class RandomFeaturesSpec(Spec):
-    """Random features: what `RandomFeatures` takes, pruning after training, and the precision of what is released."""
+    """Random features: options of `RandomFeatures`, pruning after training, and the precision of the released head."""
 
     kind: Literal["rf"] = "rf"
     activation: str = "relu"
@@ -82,10 +77,7 @@ class RandomFeaturesSpec(Spec):
     @field_validator("activation")
     @classmethod
     def _known(cls, name: str) -> str:
-        try:
-            activation_named(name)
-        except InputError as error:
-            raise ValueError(str(error)) from error
+        activation_named(name)
         return name
 
 
@@ -115,9 +107,9 @@ class AttackSpec(Spec):
 
     Attributes:
         method: of `exhume.attacks`.
-        num_samples: how many to look for: a number, "true" for n, or "estimate" to leave it to the attack.
+        num_samples: how many to look for: a number, "true" for n, or "estimate" to let the attack find it.
         max_passes: budget of feature passes for the search; None sets no limit.
-        knows: what the attacker is given besides the weights.
+        knows: what the adversary knows besides the weights.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -135,7 +127,7 @@ class AttackSpec(Spec):
     @field_validator("num_samples", mode="before")
     @classmethod
     def _true(cls, value: Any) -> Any:
-        # Without quotation marks YAML reads the word as a truth value.
+        # YAML reads the unquoted word as a Boolean.
         return "true" if value is True else value
 
     @field_validator("knows", mode="before")
@@ -148,10 +140,7 @@ class AttackSpec(Spec):
         if self.method in attacks.ATTACKS:
             valid = [field.name for field in fields(attacks.ATTACKS[self.method])]
             _only(f"{self.method} has no option", self.options, valid)
-        try:
-            built = attacks.build(self.method, self.options)
-        except InputError as error:
-            raise ValueError(str(error)) from error
+        built = attacks.build(self.method, self.options)
         for name, value in self.options.items():
             if isinstance(value, bool) and not isinstance(getattr(built, name), bool):
                 raise ValueError(f"{name} is {value}; valid: a number")
@@ -197,7 +186,7 @@ class Cell(Spec):
 
     @property
     def title(self) -> str:
-        """A few words that tell cells of a sweep apart."""
+        """A few words that distinguish the cells of a sweep."""
         width = f"p = {self.features}" if self.ratio is None else f"p = {self.ratio:g}dn"
         return f"{self.attack.method} on {self.victim.kind}, {self.data.name}, {width}, seed {self.seed}"
 

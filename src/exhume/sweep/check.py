@@ -1,4 +1,4 @@
-"""Before a sweep: data that do not load and victims that cannot be trained on them are found before anything runs."""
+"""Checks before a sweep: the data sets load, the networks build, and the losses accept the labels."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import Tensor
 from exhume.data import Dataset
 from exhume.errors import DataError, InputError
 from exhume.sweep.cell import DataSpec, NetworkSpec, RandomFeaturesSpec
-from exhume.sweep.experiment import used_labels
+from exhume.sweep.experiment import load, untrained_network
 from exhume.sweep.grid import Grid
 from exhume.training import losses
-from exhume.victims.sizes import features_for, network_for, outputs_for
+from exhume.victims.trained_network import features_for, outputs_for
 
 
 def check(grid: Grid, elsewhere: bool = False) -> None:
-    """Loads every data set, builds every network once, holds losses against labels; one error names the fields.
+    """Loads every data set, builds every network once and checks losses against labels; one error lists all problems.
 
     Args:
-        grid: whose names and numbers are right already.
-        elsewhere: whether the cells run on other machines, which may have data that are not here.
+        grid: whose names and numbers are valid.
+        elsewhere: whether the cells run on other machines, which may have data sets that this one lacks.
     """
     problems = [
         f"{_place('victim', index, grid.victim)}.{problem}"
@@ -33,7 +33,7 @@ def check(grid: Grid, elsewhere: bool = False) -> None:
     for index, spec in enumerate(grid.data):
         place = _place("data", index, grid.data)
         try:
-            training = spec.load(grid.seeds[0])
+            training = load(spec, grid.seeds[0])
         except InputError as error:
             problems.append(f"{place}: {error}")
         except DataError as error:
@@ -47,8 +47,9 @@ def check(grid: Grid, elsewhere: bool = False) -> None:
 
 
 def _untrainable(grid: Grid, spec: DataSpec, training: Dataset) -> list[str]:
+    """What keeps victims of the grid from being trained on these data."""
     problems = []
-    labels = used_labels(training.labels)
+    labels = training.labels
     widths = grid.features or [features_for(ratio, training.inputs, outputs_for(labels)) for ratio in grid.ratio or ()]
     for index, victim in enumerate(grid.victim):
         place = _place("victim", index, grid.victim)
@@ -56,15 +57,7 @@ def _untrainable(grid: Grid, spec: DataSpec, training: Dataset) -> list[str]:
         about, outputs = labels.flatten(), 1
         if isinstance(victim, NetworkSpec):
             try:
-                network = network_for(
-                    victim.kind,
-                    training.inputs,
-                    labels,
-                    image_shape=training.picture.shape if training.picture else None,
-                    features=min(widths),
-                    settings=victim.settings,
-                    seed=0,
-                )
+                network = untrained_network(victim, min(widths), training, seed=0)
             except InputError as error:
                 problems.append(f"{place}, on {spec.name}: {error}")
                 continue
@@ -78,7 +71,7 @@ def _untrainable(grid: Grid, spec: DataSpec, training: Dataset) -> list[str]:
 
 
 def _complaint(loss: str, labels: Tensor, num_outputs: int) -> str:
-    """What a loss has against the labels; empty if nothing."""
+    """Why a loss does not accept the labels; empty if it does."""
     try:
         losses.get(loss).targets(labels, num_outputs)
     except InputError as error:
@@ -87,7 +80,7 @@ def _complaint(loss: str, labels: Tensor, num_outputs: int) -> str:
 
 
 def _square_only(victim: RandomFeaturesSpec) -> list[str]:
-    """What random features take with square loss only."""
+    """Options that random features accept only with the square loss."""
     if victim.loss == "square":
         return []
     ridge = f"ridge is {victim.ridge:g}; valid with {victim.loss} loss: 0"

@@ -1,56 +1,128 @@
-"""A sweep as one flat table: a line a cell, a column for every setting and every number; CSV or Parquet."""
+"""A sweep as a table: one row per cell with every setting and number, as CSV or Parquet, and means over seeds."""
 
 from __future__ import annotations
 
-import csv
-import io
+import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from exhume import files
+import pandas as pd
+
 from exhume.errors import InputError
+from exhume.support import files
 from exhume.sweep.cell import Cell
-from exhume.sweep.outcome import Outcome
-from exhume.sweep.record import Record
-
-Row = dict[str, Any]
+from exhume.sweep.experiment import Outcome
+from exhume.sweep.store import Record
 
 _VERSIONS = ("exhume", "torch", "python")
+# Settings that a summary always shows; others only if they differ between the cells.
+_ALWAYS_SHOWN = ("data.name", "victim.kind", "features", "ratio", "attack.method")
+# Column types in which a missing value is not a number.
+_TYPES = {bool: "boolean", int: "Int64", float: "Float64", str: "string[python]"}
 
 
-def rows(records: Iterable[Record]) -> list[Row]:
-    """The records, flat: `data.name`, `attack.method`, `outcome.error`; every row has the same columns."""
-    found = [_row(record) for record in records]
-    # The same settings stand together, in whichever row they are first met.
-    settings = sorted({name for row in found for name in row["settings"]}, key=_place)
-    return [
-        {
-            "key": row["key"],
-            "state": row["state"],
-            "error": row["error"],
-            **{name: row["settings"].get(name) for name in settings},
-            **row["numbers"],
-        }
-        for row in found
-    ]
+def frame(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per cell: key, state, error, settings such as `data.name`, numbers such as `outcome.error`."""
+    found = list(records)
+    settings = [flatten(record.cell.to_json()) for record in found]
+    # Settings of one part of the cell are neighbours, whichever row has them first.
+    names = sorted({name for each in settings for name in each}, key=_position)
+    columns = {"key": _text([record.cell.key for record in found])}
+    columns |= {name: _text([getattr(record, name) for record in found]) for name in ("state", "error")}
+    columns |= {name: _inferred([each.get(name) for each in settings]) for name in names}
+    for name, field in Outcome.model_fields.items():
+        values = [None if record.outcome is None else getattr(record.outcome, name) for record in found]
+        columns[f"outcome.{name}"] = pd.Series(values, dtype=_dtype(field.annotation))
+    columns["seconds"] = pd.Series([record.seconds for record in found], dtype=_TYPES[float])
+    columns["worker"] = _text([record.worker for record in found])
+    columns |= {f"version.{name}": _text([record.versions.get(name) for record in found]) for name in _VERSIONS}
+    dates = [record.finished_at.isoformat() if record.finished_at else None for record in found]
+    columns["finished_at"] = _text(dates)
+    return pd.DataFrame(columns)
 
 
 def write(path: Path, records: Iterable[Record]) -> int:
-    """Writes the table in the format that the file's name ends with; returns the number of lines."""
+    """Writes the table in the format of the file's suffix; returns the number of rows."""
     path = Path(path)
     if path.suffix not in FORMATS:
         raise InputError(f"{path} ends with {path.suffix or 'nothing'}; valid: {', '.join(FORMATS)}")
-    table = rows(records)
-    if not table:
+    table = frame(records)
+    if table.empty:
         raise InputError(f"there is no cell to write to {path}")
-    FORMATS[path.suffix](path, table)
+    files.write_atomically(path, lambda temporary: FORMATS[path.suffix](table, temporary))
     return len(table)
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> Row:
-    """{"data": {"dim": 3}} as {"data.dim": 3}; lists are words with commas between them."""
-    flat: Row = {}
+FORMATS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
+    ".csv": partial(pd.DataFrame.to_csv, index=False, lineterminator="\n"),
+    ".parquet": partial(pd.DataFrame.to_parquet, index=False),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """Means over the cells that differ only in their seed.
+
+    Attributes:
+        settings: those that distinguish these cells from others of the sweep.
+        cells, done, failed: how many.
+        error: mean of the claimed error: signed where the attack claims the signs, else up to sign.
+        recovered: mean share of recovered samples, up to sign likewise.
+        seconds: mean computing time of a cell.
+    """
+
+    settings: dict[str, Any]
+    cells: int
+    done: int
+    failed: int
+    error: float | None
+    recovered: float | None
+    seconds: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as plain JSON."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in vars(self).items()
+        }
+
+
+def summarise(records: Sequence[Record]) -> list[Line]:
+    """One line per configuration without its seed, in the order of the sweep."""
+    configs = [flatten({k: v for k, v in record.cell.to_json().items() if k != "seed"}) for record in records]
+    names = distinguishing(configs)
+    outcomes = [record.outcome for record in records]
+    columns = {
+        "error": [outcome and outcome.claimed_error for outcome in outcomes],
+        "recovered": [outcome and outcome.claimed_recovered / outcome.num_samples for outcome in outcomes],
+        "seconds": [record.seconds if record.outcome else None for record in records],
+    }
+    table = pd.DataFrame(columns, dtype=float)
+    table["settings"] = [json.dumps(config, sort_keys=True) for config in configs]
+    table["state"] = [record.state for record in records]
+    lines = []
+    for settings, group in table.groupby("settings", sort=False):
+        config, done = json.loads(str(settings)), group[group["state"] == "done"]
+        means = {name: done[name].mean() for name in ("error", "recovered", "seconds")}
+        lines.append(
+            Line(
+                settings={name: config.get(name) for name in names},
+                cells=len(group),
+                done=len(done),
+                failed=int((group["state"] == "failed").sum()),
+                **{name: None if pd.isna(mean) else float(mean) for name, mean in means.items()},
+            )
+        )
+    return lines
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"data": {"dim": 3}} as {"data.dim": 3}; lists become text with commas."""
+    flat: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{name}.")
@@ -61,61 +133,34 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Row:
     return flat
 
 
-def _row(record: Record) -> Row:
-    outcome = dict.fromkeys(Outcome.model_fields) if record.outcome is None else record.outcome.to_json()
-    return {
-        "key": record.cell.key,
-        "state": record.state,
-        "error": record.error,
-        "settings": flatten(record.cell.to_json()),
-        "numbers": {
-            **{f"outcome.{name}": value for name, value in outcome.items()},
-            "seconds": record.seconds,
-            "worker": record.worker,
-            **{f"version.{name}": record.versions.get(name) for name in _VERSIONS},
-            "finished_at": None if record.finished_at is None else record.finished_at.isoformat(),
-        },
-    }
+def distinguishing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings that a summary shows: the usual ones, and those that differ between configurations."""
+    usual = [name for name in _ALWAYS_SHOWN if any(name in config for config in configs)]
+    return usual + [name for name in differing_settings(configs) if name not in _ALWAYS_SHOWN]
 
 
-def _place(name: str) -> tuple[int, str]:
+def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings that differ between configurations."""
+    names = dict.fromkeys(name for config in configs for name in config)
+    return [name for name in names if len({json.dumps(config.get(name)) for config in configs}) > 1]
+
+
+def _position(name: str) -> tuple[int, str]:
     return list(Cell.model_fields).index(name.partition(".")[0]), name
 
 
-def _write_csv(path: Path, table: Sequence[Row]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    files.write_bytes(path, text.getvalue().encode())
+def _text(values: Sequence[str | None]) -> pd.Series[Any]:
+    return pd.Series(values, dtype=_TYPES[str])
 
 
-def _write_parquet(path: Path, table: Sequence[Row]) -> None:
-    # Imported when asked for: most runs write no Parquet.
-    import pyarrow
-    from pyarrow import parquet
-
-    columns = {name: _column(name, [row[name] for row in table]) for name in table[0]}
-    whole = pyarrow.table(columns)
-    files.write_atomically(path, lambda temporary: parquet.write_table(whole, temporary))
+def _dtype(annotation: Any) -> str:
+    return next(_TYPES[each] for each in (*get_args(annotation), annotation) if each in _TYPES)
 
 
-def _column(name: str, values: Sequence[Any]) -> Any:
-    """The values as a column of one type; words if they have several."""
-    import pyarrow
-
+def _inferred(values: Sequence[Any]) -> pd.Series[Any]:
+    """A column of the one type that its values have; of text if they have several."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:
-        return pyarrow.array([None if value is None else float(value) for value in values])
-    if len(kinds) > 1:
-        return pyarrow.array([None if value is None else str(value) for value in values])
-    if not kinds:
-        # A column of nothing has the type that it will have once there is something.
-        return pyarrow.array(values, pyarrow.string() if name in _WORDS else pyarrow.float64())
-    return pyarrow.array(values)
-
-
-_WORDS = {"error", "worker", "finished_at", *(f"version.{name}" for name in _VERSIONS)} | {
-    f"outcome.{name}" for name, field in Outcome.model_fields.items() if field.annotation is str
-}
-FORMATS: dict[str, Callable[[Path, Sequence[Row]], None]] = {".csv": _write_csv, ".parquet": _write_parquet}
+        kinds = {float}
+    kind = kinds.pop() if len(kinds) == 1 else str
+    return pd.Series([None if value is None else kind(value) for value in values], dtype=_TYPES[kind])

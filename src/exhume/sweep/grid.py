@@ -1,30 +1,37 @@
-"""A grid: lists of data, victims, widths, attacks and seeds, whose product is the cells of a sweep."""
+"""A grid: lists of data sets, victims, widths, attacks and seeds; the cells of a sweep are their product."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from exhume.errors import DataError, FileError, InputError
-from exhume.sweep.cell import AttackSpec, Cell, Count, DataSpec, Number, Positive, RandomFeaturesSpec, Spec, VictimSpec
-from exhume.sweep.complaints import complain
-from exhume.sweep.yaml_text import parse
+from exhume.errors import DataError, InputError
+from exhume.support.validation import problems, read_yaml
+from exhume.sweep.cell import (
+    AttackSpec,
+    Cell,
+    Count,
+    DataSpec,
+    NetworkSpec,
+    Number,
+    Positive,
+    RandomFeaturesSpec,
+    Spec,
+    VictimSpec,
+)
 
 MAX_CELLS = 100_000
-# A grid of the largest size that makes sense is far below this; anything above is some other file.
-_MAX_BYTES = 1_000_000
 
 
 class Grid(Spec):
-    """The product of what is listed; every field but the name is one value or a list.
+    """Lists whose product is the cells; every field but the name is one value or a list.
 
     Attributes:
         name: of the sweep.
@@ -45,11 +52,11 @@ class Grid(Spec):
     seeds: tuple[Annotated[int, Field(ge=0), Number], ...] = (0,)
 
     def __init__(self, **fields: Any) -> None:
-        """Checks everything; all that is wrong is said in one `InputError`, a line each."""
+        """Checks all fields; one `InputError` lists every problem, one per line."""
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise InputError("\n".join(complain(error, fields, Grid))) from None
+            raise InputError("\n".join(problems(error, fields, _valid_fields))) from None
 
     @field_validator("name")
     @classmethod
@@ -104,24 +111,14 @@ class Grid(Spec):
     @classmethod
     def read(cls, path: Path) -> Grid:
         """A grid from a YAML file."""
-        path = Path(path)
-        try:
-            with path.open("rb") as file:
-                content = file.read(_MAX_BYTES + 1)
-        except OSError as error:
-            raise FileError(f"cannot read {path}: {error.strerror}") from error
-        if len(content) > _MAX_BYTES:
-            raise InputError(f"{path} has more than {_MAX_BYTES:,} bytes; a grid is a short YAML file")
-        try:
-            with naming(path):
-                return cls(**parse(content))
-        except yaml.YAMLError as error:
-            raise InputError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from error
+        fields = read_yaml(Path(path))
+        with naming(path):
+            return cls(**fields)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Puts the file's name above what is found wrong with its grid."""
+    """Puts the file's name above the problems that the block finds in its grid."""
     try:
         yield
     except (InputError, DataError) as error:
@@ -130,10 +127,17 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def _spelled_out(field: str | None, value: Any) -> Any:
-    """A name for what it stands for; random features are the victims of which no kind is said."""
+    """A bare name as the fields that it stands for; a victim without a kind is random features."""
     if field == "data" and isinstance(value, str):
         return {"name": value}
     if field == "victim":
         value = {"kind": value} if isinstance(value, str) else value
         return {"kind": "rf", **value} if isinstance(value, Mapping) else value
     return value
+
+
+def _valid_fields(location: Sequence[int | str]) -> list[str]:
+    """The valid fields at the place where pydantic found an unknown one: in the grid, or in a victim."""
+    if len(location) == 1:
+        return list(Grid.model_fields)
+    return list((RandomFeaturesSpec if "rf" in location else NetworkSpec).model_fields)

@@ -1,49 +1,49 @@
-"""Running a sweep: what waits goes to workers, what comes back goes into the store, one transaction a cell.
+"""Running a sweep: waiting cells go to workers, and each result goes into the store when it arrives.
 
-Only this process writes to the store. As many cells are under way as workers have threads, so that nothing is queued
-behind a long one, and a lost worker's cell is the only suspect of its loss.
+Only this process writes to the store. It submits as many cells as workers have threads, so that a cell that kills its
+worker takes no queued cell with it.
 """
 
 from __future__ import annotations
 
-import queue
 import time
+import traceback
 import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from exhume.errors import ExhumeError
 from exhume.sweep import experiment as experiments
 from exhume.sweep.cell import Cell
-from exhume.sweep.outcome import Finished
-from exhume.sweep.record import Counts
-from exhume.sweep.store import Store
-from exhume.sweep.time_left import TimeLeft
-from exhume.sweep.workplace import check_workplace
+from exhume.sweep.cluster import Workers, Workforce, check_workers, versions, workforce
+from exhume.sweep.experiment import Finished
+from exhume.sweep.store import Counts, Store
 
 if TYPE_CHECKING:
-    from distributed import Future
-
-    from exhume.sweep.cluster import Workforce
+    from distributed import Client, Future
 
 Experiment = Callable[[Cell], Finished]
 
-# Seconds after which progress is shown even if nothing has happened, and the workers are counted again.
+# Seconds after which progress is reported and the workers are counted again even if no cell has ended.
 _TICK = 1.0
+# Characters of an error that are stored: its message, and the traceback of an unexpected one.
+_LONGEST_ERROR = 10_000
 
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """How far a run is.
+    """Progress of a run.
 
     Attributes:
         total, done, failed: cells of the sweep.
-        running: cells under way.
-        workers: threads that could compute one.
-        seconds_left: an estimate; None as long as there is nothing to base it on.
-        latest: what has just happened, in a few words; empty if nothing has.
+        running: cells that workers have.
+        workers: how many cells can be computed at a time.
+        seconds_left: an estimate, cells left x mean time of a cell / workers; None before the first cell is done.
+        latest: the cell that has just ended, in a few words; empty if none has.
     """
 
     total: int
@@ -58,184 +58,131 @@ class SweepProgress:
 Progress = Callable[[SweepProgress], None]
 
 
+@dataclass(frozen=True)
+class Report:
+    """What a worker sends back for a cell: an outcome or an error."""
+
+    finished: Finished | None
+    error: str
+    seconds: float
+    worker: str
+    versions: dict[str, str]
+
+
 def run_sweep(
     cells: Iterable[Cell],
     store: Store,
     *,
     sweep: str,
-    parts: Mapping[str, Iterable[Cell]] | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
+    retry_failed: bool = False,
     progress: Progress | None = None,
     experiment: Experiment = experiments.run,
-    retry_failed: bool = False,
 ) -> Counts:
     """Computes the cells that the store does not have yet.
 
     Args:
-        cells: of the sweep; those that are done, or failed before, are left as they are.
+        cells: of the sweep. Those that are done, or failed before, are left as they are.
         store: that the outcomes go to.
         sweep: the name of the sweep; these cells are then its cells.
-        parts: sweeps with some of these cells, by name; they are registered with it, while no other run can write.
-        scheduler: address of a Dask scheduler; None starts processes on this machine.
-        workers: how many processes; None takes as many as there are cores.
-        progress: called when something happens, and at least every second or so.
-        experiment: what is run for a cell; a function that workers can import.
-        retry_failed: whether to try the failed cells of this sweep again.
+        workers: how many processes to start on this machine (None: as many as cores), or the address of a Dask
+            scheduler whose workers are used.
+        retry_failed: whether to compute the failed cells of this sweep again.
+        progress: called when a cell has ended, and at least about every second.
+        experiment: run for each cell; a function that workers can import.
     """
-    check_workplace(scheduler, workers)
+    check_workers(workers)
     with store.locked():
-        for name, members in {**(parts or {}), sweep: cells}.items():
-            store.register(name, members)
-        store.lose_unfinished()
+        store.register(sweep, cells)
         before = store.counts(sweep)
         if before.waiting or (retry_failed and before.failed):
-            # Imported only here: Dask takes its time, and a finished sweep has no use for it.
-            from exhume.sweep.cluster import workforce
-
-            with workforce(scheduler, workers) as found:
-                # Not before there are workers: a run that cannot start leaves the errors where they are.
+            with workforce(workers) as found:
+                # Only once there are workers: a run that cannot start keeps the errors of failed cells.
                 if retry_failed:
                     store.retry(sweep)
-                _Run(found, store, sweep, experiment, progress or (lambda _: None)).to_the_end()
+                _compute_waiting(store, sweep, found, experiment, progress or (lambda _: None))
         return store.counts(sweep)
 
 
-class _Run:
-    """One run: the cells that wait, those that are under way, and what has been heard of them."""
+def compute(experiment: Experiment, config: dict[str, Any]) -> Report:
+    """Runs the experiment of a cell on a worker, with one thread; its errors are part of the report."""
+    from distributed import get_worker
 
-    def __init__(
-        self, workers: Workforce, store: Store, sweep: str, experiment: Experiment, progress: Progress
-    ) -> None:
-        self._workers, self._store, self._experiment, self._progress = workers, store, experiment, progress
-        self._topic = f"exhume-{uuid.uuid4().hex}"
-        self._news: queue.SimpleQueue[dict[str, str] | Future[Any]] = queue.SimpleQueue()
-        self._waiting: deque[Cell] = deque()
-        self._flying: dict[str, tuple[Cell, Future[Any]]] = {}
-        self._running: dict[str, tuple[str, float]] = {}  # key: worker, since when
-        self._starts: Counter[str] = Counter()
-        self._resubmitted: set[str] = set()
-        self._submitted = 0
-        self._time_left = TimeLeft()
-        self._total = self._done = self._failed = 0
-        self._threads, self._counted_at = 0, -_TICK
-        for record in store.records(sweep):
-            self._total += 1
-            self._done += record.state == "done"
-            self._failed += record.state == "failed"
-            if record.state == "done" and record.seconds is not None:
-                self._time_left.learn(record.cell, record.seconds)
-            if record.state == "waiting":
-                self._waiting.append(record.cell)
-                self._time_left.expect(record.cell)
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    finished, problem = None, ""
+    try:
+        finished = experiment(Cell.model_validate(config))
+    except ExhumeError as error:
+        problem = _one_line(error)
+    except (Exception, SystemExit) as error:
+        problem = f"{_one_line(error)}\n{''.join(traceback.format_exception(error))}"[:_LONGEST_ERROR]
+    return Report(finished, problem, time.perf_counter() - started, get_worker().address, versions())
 
-    def to_the_end(self) -> None:
-        """Goes on until no cell waits; whatever ends it, what is in the store stays."""
-        self._workers.client.subscribe_topic(self._topic, lambda event: self._news.put(event[1]))
-        try:
-            while self._waiting or self._flying:
-                self._count_threads()
-                while self._waiting and len(self._flying) < max(self._threads, 1):
-                    self._submit(self._waiting.popleft())
-                try:
-                    latest = self._hear(self._news.get(timeout=_TICK))
-                except queue.Empty:
-                    latest = ""
-                self._show(latest)
-        finally:
-            # After an interruption only: those under way are not wanted any more.
-            for _, future in self._flying.values():
-                future.cancel()
 
-    def _submit(self, cell: Cell) -> None:
-        from exhume.sweep.work import compute
+def _compute_waiting(store: Store, sweep: str, workers: Workforce, experiment: Experiment, progress: Progress) -> None:
+    """Computes cells until none waits. However it ends, stored results stay."""
+    waiting = deque(record.cell for record in store.records(sweep) if record.state == "waiting")
+    running: dict[Future[Report], Cell] = {}
+    run = uuid.uuid4().hex  # two runs with the same scheduler must not share tasks
+    try:
+        while waiting or running:
+            threads = workers.num_threads()
+            while waiting and len(running) < max(threads, 1):
+                cell = waiting.popleft()
+                key = f"exhume-{run}-{cell.key}"
+                running[workers.client.submit(compute, experiment, cell.to_json(), key=key, pure=False)] = cell
+            progress(_progress(store.counts(sweep), len(running), threads, ""))
+            for future in _wait(workers.client, running):
+                latest = _store_result(store, running.pop(future), future)
+                progress(_progress(store.counts(sweep), len(running), threads, latest))
+    finally:
+        # Not empty only after an error or an interruption.
+        for future in running:
+            future.cancel()
 
-        self._submitted += 1
-        future = self._workers.client.submit(
-            compute,
-            self._experiment,
-            cell.to_json(),
-            cell.key,
-            self._topic,
-            key=f"{self._topic}-{cell.key}-{self._submitted}",
-            pure=False,
-        )
-        self._flying[cell.key] = (cell, future)
-        future.add_done_callback(self._news.put)
 
-    def _hear(self, news: dict[str, str] | Future[Any]) -> str:
-        """A cell has been taken up, or a future has come to its end."""
-        if isinstance(news, dict):
-            self._begin(news["key"], news["worker"])
-            return ""
-        for key, (cell, future) in self._flying.items():
-            if future.key == news.key:
-                return self._end(key, cell, future)
-        return ""
+def _wait(client: Client, futures: Iterable[Future[Report]]) -> set[Future[Report]]:
+    """The futures that have ended, after at most a tick.
 
-    def _begin(self, key: str, worker: str) -> None:
-        if key not in self._flying:
-            return
-        self._lose(key)
-        self._store.begin(key, worker)
-        self._running[key] = (worker, time.monotonic())
-        self._starts[key] += 1
+    Not by `as_completed`: its timeout ends all of the iteration, and progress is reported every tick.
+    """
+    from distributed import CancelledError, wait
 
-    def _lose(self, key: str) -> None:
-        if key in self._running:
-            self._store.lose(key, f"worker {self._running.pop(key)[0]} is gone")
+    try:
+        with client.as_current():
+            return set(wait(list(futures), timeout=_TICK, return_when="FIRST_COMPLETED").done)
+    except TimeoutError:
+        return set()
+    except CancelledError as error:
+        raise ExhumeError("the scheduler is gone, or its tasks were cancelled; run again to go on") from error
 
-    def _end(self, key: str, cell: Cell, future: Future[Any]) -> str:
-        from distributed import KilledWorker
 
-        report, error = None, None
-        try:
-            report = future.result()
-        except Exception as raised:
-            error = raised
-        if future.status not in ("finished", "error"):
-            raise ExhumeError(f"the scheduler is gone, or its cells were {future.status}; run again to go on")
+def _store_result(store: Store, cell: Cell, future: Future[Report]) -> str:
+    """Stores the outcome or the error of a cell; returns a short description."""
+    from distributed import KilledWorker
+
+    error = future.exception()
+    if error is None:
+        report = future.result()
+        seconds, worker, versions = report.seconds, report.worker, report.versions
+        if report.finished is not None:
+            store.finish(cell.key, report.finished, seconds=seconds, worker=worker, versions=versions)
+            return f"done: {cell.title}"
+        message = report.error
+        store.fail(cell.key, message, seconds=seconds, worker=worker, versions=versions)
+    else:
+        message = _one_line(error)
         if isinstance(error, KilledWorker):
-            if self._starts[key] < error.allowed_failures and key not in self._resubmitted:
-                # It was queued on workers that others killed.
-                self._resubmitted.add(key)
-                self._submit(cell)
-                return ""
-            error = ExhumeError(f"its worker died (out of memory, or killed); taken up {self._starts[key]} times")
-        message = self._drop(key, error) if error is not None else self._keep(key, cell, report)
-        del self._flying[key]
-        self._running.pop(key, None)
-        self._time_left.expect(cell, -1)
-        self._failed += bool(message)
-        self._done += not message
-        return f"failed: {cell.title}: {message.splitlines()[0]}" if message else f"done: {cell.title}"
+            message = f"its worker died (out of memory, or killed), {error.allowed_failures + 1} times"
+        store.fail(cell.key, message)
+    return f"failed: {cell.title}: {message.splitlines()[0]}"
 
-    def _drop(self, key: str, error: Exception) -> str:
-        """Stores what went wrong outside the experiment; returns it."""
-        self._lose(key)
-        message = str(error) if isinstance(error, ExhumeError) else f"{type(error).__name__}: {error}"
-        self._store.fail(key, message)
-        return message
 
-    def _keep(self, key: str, cell: Cell, report: Any) -> str:
-        """Stores a report; returns its error."""
-        if key not in self._running:
-            self._begin(key, report.worker)
-        about = {"seconds": report.seconds, "worker": report.worker, "versions": report.versions}
-        if report.finished is None:
-            self._store.fail(key, report.error, **about)
-            return str(report.error)
-        self._store.finish(key, report.finished, **about)
-        self._time_left.learn(cell, report.seconds)
-        return ""
+def _progress(counts: Counts, running: int, threads: int, latest: str) -> SweepProgress:
+    left = counts.waiting * counts.seconds / counts.done / max(threads, 1) if counts.done else None
+    return SweepProgress(counts.total, counts.done, counts.failed, running, threads, left, latest)
 
-    def _count_threads(self) -> None:
-        if time.monotonic() - self._counted_at >= _TICK:
-            self._threads = self._workers.count()
-            self._counted_at = time.monotonic()
 
-    def _show(self, latest: str) -> None:
-        now = time.monotonic()
-        running = [(self._flying[key][0], now - since) for key, (_, since) in self._running.items()]
-        left = self._time_left.seconds(running, self._threads)
-        self._progress(SweepProgress(self._total, self._done, self._failed, len(running), self._threads, left, latest))
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]

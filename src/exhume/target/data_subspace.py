@@ -1,4 +1,4 @@
-"""Subspaces that hold the training data: leaked by the first layer, estimated from moments, or given.
+"""Subspaces that contain the training data: read off the first layer, or given.
 
 Gradient descent moves the first layer inside the span of its inputs, W(T) = s W(0) + C^T X (s = 1 without weight
 decay): the row space of W(T) - s W(0) is span(X), and its rank is the number of samples. A convolution moves inside the
@@ -15,14 +15,13 @@ import torch
 from torch import nn
 
 from exhume.errors import InputError
-from exhume.features.heads import input_of, run
-from exhume.features.module import probe_inputs
-from exhume.model import Model
+from exhume.target.first_layer import first_layer
+from exhume.target.network_weights import NetworkWeights
 
-Source = Literal["given", "first-layer", "moments"]
-# A rank shows where singular values fall by this factor, from above to below these shares of the largest.
+Source = Literal["given", "first-layer"]
+# The rank is where singular values fall by this factor, from above to below these shares of the largest.
 _FALL, _LEAST, _MOST_LEFT = 20.0, 1e-4, 1e-2
-# Directions looked at first, four times as many until the rank shows.
+# Singular values computed first; four times as many until the rank is found.
 _FIRST_LOOK = 64
 # Inputs up to which the matrix of a convolution's patches is written out, and inputs that it is applied to at a time.
 _MOST_INPUTS, _CHUNK = 4096, 64
@@ -32,13 +31,13 @@ _NULL = 1e-6
 
 @dataclass(frozen=True)
 class DataSubspace:
-    """A subspace with the training data in it.
+    """A subspace that contains the training data.
 
     Attributes:
         basis: (r, d), orthonormal rows.
         source: where it comes from.
         spectrum: the singular values it was read off, largest first; empty if it was given.
-        num_samples: how many samples span it; None if that does not show.
+        num_samples: how many samples span it; None if that is not known.
     """
 
     basis: torch.Tensor
@@ -57,12 +56,20 @@ class DataSubspace:
         text = f"Subspace: {self.dim} of {self.basis.shape[1]} dimensions"
         if self.source == "given":
             return f"{text}, given."
-        if self.source == "moments":
-            return f"{text}, estimated from second moments of the weights."
         if len(self.spectrum) > self.dim:
             last, rest = self.spectrum[self.dim - 1] / self.spectrum[0], self.spectrum[self.dim] / self.spectrum[0]
             return f"{text}, from the first layer's displacement (singular values fall from {last:.1e} to {rest:.1e})."
         return f"{text}, from the first layer's displacement."
+
+    def lift(self, coordinates: torch.Tensor) -> torch.Tensor:
+        """Samples x = sqrt(d/r) z B (m, d) from their coordinates z (m, r)."""
+        basis = self.basis.to(coordinates)
+        return coordinates @ basis * math.sqrt(basis.shape[1] / self.dim)
+
+    def lower(self, samples: torch.Tensor) -> torch.Tensor:
+        """Coordinates (m, r) of samples (m, d): norms of sqrt(d) become sqrt(r)."""
+        coordinates = samples @ self.basis.to(samples).T
+        return coordinates * math.sqrt(self.dim / samples.shape[1])
 
 
 def given(rows: torch.Tensor) -> DataSubspace:
@@ -74,13 +81,18 @@ def given(rows: torch.Tensor) -> DataSubspace:
     return DataSubspace(directions[:rank].to(rows.dtype), "given")
 
 
-def from_first_layer(model: Model, input_shape: tuple[int, ...], generator: torch.Generator) -> DataSubspace:
-    """The subspace that the displacement of a network's first layer shows.
+def from_first_layer(model: NetworkWeights, input_shape: tuple[int, ...], generator: torch.Generator) -> DataSubspace:
+    """The subspace that the displacement of a network's first layer spans.
 
-    If the layer's initial weights are not known, the trained ones may show it all the same: weight decay that has won
-    has shrunk them onto the span of the data.
+    If the layer's initial weights are not known, the trained ones may span it too: long training with weight decay
+    shrinks them onto the span of the data.
     """
-    name, layer = _first_layer(model.module, input_shape)
+    first = first_layer(model.module, input_shape)
+    name, layer = first.name, first.layer
+    if first.normalises:
+        raise InputError(
+            f"the input is normalised before layer {name!r}, which does not show the span of the data; give a subspace"
+        )
     weight = layer.weight.detach().flatten(1)  # (h, d), or (channels, numbers in a patch)
     key = f"{name}.weight" if name else "weight"
     before = model.initial[key].flatten(1).to(weight) if key in model.initial else None
@@ -91,29 +103,13 @@ def from_first_layer(model: Model, input_shape: tuple[int, ...], generator: torc
     return DataSubspace(inputs, "first-layer", (), num_samples=len(inputs))
 
 
-def _first_layer(module: nn.Module, input_shape: tuple[int, ...]) -> tuple[str, nn.Linear | nn.Conv2d]:
-    """The linear layer or convolution that is given the input itself."""
-    probes = probe_inputs(module, input_shape)
-    for name, layer in module.named_modules():
-        if not isinstance(layer, nn.Linear | nn.Conv2d):
-            continue
-        with input_of(layer) as caught:
-            run(module, probes)
-        if len(caught) == 1 and torch.equal(caught[0].reshape(len(probes), -1), probes.reshape(len(probes), -1)):
-            return name, layer
-    raise InputError(
-        f"no linear layer or convolution of {type(module).__name__} is given the input itself (patches or a "
-        "normalisation may come first), so that its displacement does not show the span of the data; give a subspace"
-    )
-
-
 def _row_space(
     name: str, weight: torch.Tensor, before: torch.Tensor | None, generator: torch.Generator
 ) -> tuple[torch.Tensor, tuple[float, ...]]:
     """Orthonormal rows that span W - s W(0), and its leading singular values; s is fitted if W(0) is given."""
     moved = weight if before is None else weight - before
     found = _by_gap(moved, generator)
-    if found is None and before is not None:  # weight decay: the share of W(0) that is left shows off the data's span
+    if found is None and before is not None:  # weight decay: fit the share of W(0) that remains, off the data's span
         share = float((weight * before).sum() / before.square().sum())
         for _ in range(3):
             moved = weight - share * before
@@ -134,7 +130,7 @@ def _row_space(
 
 
 def _by_gap(moved: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, tuple[float, ...]] | None:
-    """The row space of a matrix whose rank shows in a gap, by a randomised range finder (Halko et al. 2011)."""
+    """The row space of a matrix with a gap in its spectrum, by a randomised range finder (Halko et al. 2011)."""
     least = min(moved.shape)
     look = min(_FIRST_LOOK, least)
     while True:

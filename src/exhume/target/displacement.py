@@ -1,4 +1,4 @@
-"""How far a module's head moved in training: its weights and bias less what is known of them before."""
+"""How far a module's head moved in training: its weights and bias, less their values before."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from exhume.errors import InputError
-from exhume.features.heads import Head, find_head
+from exhume.features.find_head import Head, find_head
 from exhume.features.module import probe_inputs
+from exhume.support.validation import finite
 
 Initial = torch.Tensor | Mapping[str, torch.Tensor] | Literal["zero", "unknown"]
 InitialBias = torch.Tensor | Literal["zero", "unknown"]
@@ -55,16 +56,14 @@ def move_of(
     bias: torch.Tensor | None = layer.bias.detach() if head.has_bias else None  # type: ignore[operator]
     if isinstance(initial, Mapping):
         initial, initial_bias = _from_state_dict(head, initial, initial_bias)
-    before = _before("initial head", weight, initial)
-    known: Literal["known", "zero", "unknown"] = "known"
-    if isinstance(initial, str):
-        known = "zero" if initial == "zero" else "unknown"
+    before = weights_before("initial head", weight, initial)
+    known: Literal["known", "zero", "unknown"] = initial if isinstance(initial, str) else "known"
     surviving = _surviving(weight, before, known)
     trained, displacement = weight, weight - before
     uses_bias = bias is not None and not (isinstance(initial_bias, str) and initial_bias == "unknown")
     if uses_bias:
         assert bias is not None
-        moved = bias - _before("initial bias", bias, initial_bias)
+        moved = bias - weights_before("initial bias", bias, initial_bias)
         trained = torch.cat([trained, bias[:, None]], 1)
         displacement = torch.cat([displacement, moved[:, None]], 1)
         if surviving is not None:
@@ -83,15 +82,13 @@ def _from_state_dict(
     return state[key], state.get(f"{own}bias", initial_bias)
 
 
-def _before(what: str, trained: torch.Tensor, given: torch.Tensor | str) -> torch.Tensor:
-    """The weights before training, in the shape of the trained ones; zeros if they are zero or unknown."""
+def weights_before(what: str, trained: torch.Tensor, given: torch.Tensor | str) -> torch.Tensor:
+    """The weights before training, in the shape of the trained ones; zeros if they are "zero" or "unknown"."""
     if not isinstance(given, str):
         given = torch.as_tensor(given)
         if given.squeeze().shape != trained.squeeze().shape:
             raise InputError(f"{what} of shape {tuple(given.shape)} does not fit a head of {tuple(trained.shape)}")
-        if not bool(torch.isfinite(given).all()):
-            raise InputError(f"{what} holds numbers that are NaN or infinite")
-        return given.detach().reshape(trained.shape).to(trained)
+        return finite(what, given.detach()).reshape(trained.shape).to(trained)
     if given not in ("zero", "unknown"):
         raise InputError(f"{what} {given!r}; valid: a tensor, 'zero' or 'unknown'")
     return torch.zeros_like(trained)
@@ -100,7 +97,7 @@ def _before(what: str, trained: torch.Tensor, given: torch.Tensor | str) -> torc
 def _surviving(weight: torch.Tensor, before: torch.Tensor, known: str) -> torch.Tensor | None:
     """Columns that pruning has left: weights that are exactly zero for every output, and were not at the start.
 
-    A head that started at zero has such columns by itself, where no sample is active.
+    A head that started at zero has such columns without pruning: those of features that are zero on every sample.
     """
     if known == "zero":
         return None

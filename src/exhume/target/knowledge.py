@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from pydantic import (
 )
 
 from exhume.errors import InputError
+from exhume.support.labels import are_one_hot, are_signs
+from exhume.support.validation import invalid
 
 _TENSORS = ("samples", "labels", "subspace")
 Channels = float | tuple[float, ...]
@@ -34,10 +36,10 @@ class Knowledge(BaseModel):
         >>> Knowledge(norm=-1.0)
         Traceback (most recent call last):
             ...
-        exhume.errors.InputError: this cannot be known: norm: Input should be greater than 0
+        exhume.errors.InputError: invalid Knowledge: norm is -1.0; it must be greater than 0
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 
     num_samples: PositiveInt | None = None
     """How many samples the model was trained on, known ones included."""
@@ -47,7 +49,7 @@ class Knowledge(BaseModel):
     """(n,) or (n, k) the labels of all training samples, in any order."""
     label_alphabet: Literal["signs", "one-hot"] | None = None
     """That the model outputs -1 / +1, or one-hot vectors, on its training samples: it interpolates such labels.
-    ReLU models then give up the norms of their samples too; if the model does not interpolate, wrong ones."""
+    The weights of ReLU models then determine the samples' norms too; wrong ones if the model does not interpolate."""
     norm: PositiveFloat | None = None
     """The norm of every sample, the same for all: sqrt(d) for standardised pictures."""
     pixel_range: tuple[float, float] | None = None
@@ -60,8 +62,8 @@ class Knowledge(BaseModel):
     """(r, d) rows that span a subspace with all samples in it."""
     initial_head: Literal["known", "zero", "unknown"] = "known"
     """Whether the head's weights before training are known, so that its displacement is; random features start at
-    zero. If they are unknown, the trained head stands for the displacement, and what is left of its initial weights is
-    noise."""
+    zero. If they are unknown, the trained head is taken for the displacement, and what remains of the initial weights
+    in it is noise."""
     initial_body: Literal["known", "unknown"] = "unknown"
     """Whether the other weights before training are known. The target holds them; "unknown" hides them."""
 
@@ -69,13 +71,12 @@ class Knowledge(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            problems = "; ".join(": ".join((*map(str, each["loc"]), each["msg"])) for each in error.errors())
-            raise InputError(f"this cannot be known: {problems}") from error
+            raise invalid("Knowledge", error, values) from error
 
     @field_validator(*_TENSORS, mode="before")
     @classmethod
     def _numbers(cls, value: Any) -> torch.Tensor | None:
-        """Arrays and lists are taken too; numbers must be finite."""
+        """A tensor of finite numbers, from a tensor, an array or a list."""
         if value is None:
             return None
         try:
@@ -98,19 +99,17 @@ class Knowledge(BaseModel):
                 raise ValueError(f"{name} are rows (m, d), not numbers of shape {tuple(rows.shape)}")
         if self.samples is not None:
             if bool((self.samples == 0).all(1).any()):
-                raise ValueError("samples hold a row of zeros, which leaves no trace in the weights")
+                raise ValueError("samples hold a row of zeros, which does not change the weights")
             if len(torch.unique(self.samples, dim=0)) < len(self.samples):
                 raise ValueError("samples hold the same sample twice")
-        numbers = (self.norm, *(self.pixel_range or ()), *_flat(self.pixel_mean), *_flat(self.pixel_std))
-        if any(number is not None and not math.isfinite(number) for number in numbers):
-            raise ValueError("norm and pixel numbers must be finite")
         if self.pixel_range is not None and not self.pixel_range[0] < self.pixel_range[1]:
             raise ValueError(f"pixel_range {self.pixel_range} must rise")
-        if self.pixel_std is not None and not min(_flat(self.pixel_std), default=0.0) > 0:
-            raise ValueError(f"pixel_std {self.pixel_std} must be positive")
-        told = None if self.labels is None else int(self.labels.shape[0])
-        if told is not None and self.num_samples not in (None, told):
-            raise ValueError(f"{told} labels, but num_samples is {self.num_samples}")
+        if self.pixel_std is not None:
+            stds = self.pixel_std if isinstance(self.pixel_std, tuple) else (self.pixel_std,)
+            if not min(stds, default=0.0) > 0:
+                raise ValueError(f"pixel_std {self.pixel_std} must be positive")
+        if self.labels is not None and self.num_samples not in (None, len(self.labels)):
+            raise ValueError(f"{len(self.labels)} labels, but num_samples is {self.num_samples}")
         if self.count is not None and self.known_samples >= self.count:
             raise ValueError(f"all {self.count} samples are known; nothing is left to look for")
         return self
@@ -122,7 +121,7 @@ class Knowledge(BaseModel):
 
     @property
     def count(self) -> int | None:
-        """How many samples there are in all, if that is known: told, or as many as labels."""
+        """How many samples there are in all, if that is known: `num_samples`, or as many as labels."""
         return self.num_samples if self.labels is None else int(self.labels.shape[0])
 
     def knowing(self, **values: Any) -> Knowledge:
@@ -130,27 +129,23 @@ class Knowledge(BaseModel):
         return Knowledge(**({name: getattr(self, name) for name in type(self).model_fields} | values))
 
     def without(self, *names: str) -> Knowledge:
-        """The same with some fields at their defaults: what was known of them is forgotten."""
+        """The same with some fields unknown."""
         unknown = sorted(set(names) - set(type(self).model_fields))
         if unknown:
             raise InputError(
                 f"no knowledge is called {', '.join(unknown)}; valid: {', '.join(type(self).model_fields)}"
             )
-        gone = {"initial_head": "unknown"} if "initial_head" in names else {}
-        kept = {name: getattr(self, name) for name in type(self).model_fields if name not in names}
-        return Knowledge(**(kept | gone))
+        gone = {name: type(self).model_fields[name].default for name in names}
+        return self.knowing(**gone | ({"initial_head": "unknown"} if "initial_head" in names else {}))
 
     def pixel_bounds(self, input_shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Smallest and largest value of every entry of an input, (d,) each; None if the range is not known."""
         if self.pixel_range is None:
             return None
-        mean, std = (_per_entry(each, default, input_shape) for each, default in self._normalisation)
+        mean = _per_entry(0.0 if self.pixel_mean is None else self.pixel_mean, input_shape)
+        std = _per_entry(1.0 if self.pixel_std is None else self.pixel_std, input_shape)
         low, high = self.pixel_range
         return (low - mean) / std, (high - mean) / std
-
-    @property
-    def _normalisation(self) -> tuple[tuple[Channels | None, float], tuple[Channels | None, float]]:
-        return (self.pixel_mean, 0.0), (self.pixel_std, 1.0)
 
     def sentence(self) -> str:
         """What is known, in words."""
@@ -159,34 +154,18 @@ class Knowledge(BaseModel):
             value = getattr(self, name)
             if value is None or (name == "initial_body" and value == "unknown"):
                 continue
-            shown = "x".join(map(str, value.shape)) if isinstance(value, torch.Tensor) else value
-            parts.append(
-                f"{name.replace('_', ' ')} {shown:g}"
-                if isinstance(value, float)
-                else f"{name.replace('_', ' ')} {shown}"
-            )
+            if isinstance(value, torch.Tensor):
+                value = "x".join(map(str, value.shape))
+            parts.append(f"{name.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}")
         return f"Known: {', '.join(parts)}."
 
     def to_json(self) -> dict[str, Any]:
-        """Every field as plain JSON; of tensors their shape and a hash."""
+        """Every field as plain JSON, for people: of tensors their shape and a hash."""
         value = self.model_dump(exclude=set(_TENSORS))
         for name in _TENSORS:
             tensor = getattr(self, name)
             value[name] = None if tensor is None else {"shape": list(tensor.shape), "sha256": _digest(tensor)}
         return value
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """The tensors behind `to_json`."""
-        return {name: each for name in _TENSORS if (each := getattr(self, name)) is not None}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Knowledge:
-        """Built again from `to_json` and `tensors`."""
-        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-            raise InputError(f"this cannot be known: a {type(value).__name__}; valid: names and values")
-        plain = {name: each for name, each in value.items() if name not in _TENSORS}
-        named = {name: tensors[name] for name in _TENSORS if value.get(name) is not None}
-        return cls(**plain, **named)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Knowledge) and self.to_json() == other.to_json()
@@ -200,27 +179,21 @@ class Knowledge(BaseModel):
 
         Args:
             labels: (n,) or (n, k).
-            interpolated: whether the model fits them exactly; if not, the alphabet tells nothing of its outputs.
+            interpolated: whether the model fits them exactly; if not, its outputs are not in the alphabet.
         """
-        alphabet: Literal["signs", "one-hot"] | None = None
-        if not interpolated:
-            pass
-        elif labels.ndim == 1 and bool((labels.abs() == 1).all()):
-            alphabet = "signs"
-        elif labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all() and (labels.sum(1) == 1).all()):
-            alphabet = "one-hot"
-        return cls(num_samples=labels.shape[0], label_alphabet=alphabet)
+        alphabet = "signs" if labels.ndim == 1 and are_signs(labels) else "one-hot" if are_one_hot(labels) else None
+        return cls(num_samples=len(labels), label_alphabet=alphabet if interpolated else None)
 
 
-def _flat(value: Channels | None) -> tuple[float, ...]:
-    """One number or several, as a tuple."""
-    return () if value is None else value if isinstance(value, tuple) else (value,)
+def named_as_now(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors of a file by name; those of knowledge were called "known.samples" in version 0.1.0."""
+    return {re.sub(r"^known\.", "knowledge.", name): tensor for name, tensor in tensors.items()}
 
 
-def _per_entry(value: Channels | None, default: float, input_shape: tuple[int, ...]) -> torch.Tensor:
+def _per_entry(value: Channels, input_shape: tuple[int, ...]) -> torch.Tensor:
     """A number for every entry of an input, (d,), from one for all or one for each channel."""
     size = torch.Size(input_shape).numel()
-    numbers = torch.tensor(default if value is None else value, dtype=torch.float64).reshape(-1)
+    numbers = torch.tensor(value, dtype=torch.float64).reshape(-1)
     if len(numbers) == 1:
         return numbers.expand(size)
     if len(numbers) != input_shape[0]:

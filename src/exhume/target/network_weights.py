@@ -1,4 +1,4 @@
-"""A whole network with public weights: as trained, and as far as they are known before training."""
+"""The weights of a whole network: after training, and before it as far as they are known."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 from exhume.errors import InputError
+from exhume.target.displacement import Initial, InitialBias, weights_before
 
 
 @dataclass(frozen=True)
-class Model:
-    """The network behind a target, for attacks that read more than its head.
+class NetworkWeights:
+    """The network that a target belongs to, for attacks that read more than its head.
 
     Attributes:
         module: trained, in eval mode, its weights frozen.
@@ -44,8 +45,8 @@ class Model:
 
     def weights(self, names: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """Trained weights of the named parameters, or of all."""
-        all_of_them = {name: weight.detach() for name, weight in self.module.named_parameters()}
-        return all_of_them if names is None else {name: all_of_them[name] for name in names}
+        trained = {name: weight.detach() for name, weight in self.module.named_parameters()}
+        return trained if names is None else {name: trained[name] for name in names}
 
     def displacement(self, name: str) -> torch.Tensor:
         """Trained less initial weights of a parameter."""
@@ -55,13 +56,28 @@ class Model:
         weight = self.module.get_parameter(name).detach()
         return weight - self.initial[name].to(weight)
 
-    def knowing(self, *, head: bool, body: bool) -> Model:
+    def knowing(self, *, head: bool, body: bool) -> NetworkWeights:
         """The same network with less known of its initial weights."""
         initial = {name: each for name, each in self.initial.items() if (head if self.in_head(name) else body)}
-        return Model(self.module, self.head, self.trained, initial)
+        return NetworkWeights(self.module, self.head, self.trained, initial)
 
 
 def trained_names(module: nn.Module) -> tuple[str, ...]:
     """Names of the parameters that are not frozen; of all, if all are (a released model may be)."""
     moving = tuple(name for name, weight in module.named_parameters() if weight.requires_grad)
     return moving or tuple(name for name, _ in module.named_parameters())
+
+
+def initial_weights(
+    module: nn.Module, head: str, initial: Initial, initial_bias: InitialBias
+) -> dict[str, torch.Tensor]:
+    """The weights before training that are known, by name: all that a state dict holds, else the head's."""
+    weights = dict(module.named_parameters())
+    if isinstance(initial, Mapping):
+        return {name: initial[name].detach() for name in weights if name in initial}
+    own = f"{head}." if head else ""
+    known = {}
+    for name, given in ((f"{own}weight", initial), (f"{own}bias", initial_bias)):
+        if name in weights and not (isinstance(given, str) and given == "unknown"):
+            known[name] = weights_before(f"initial {name}", weights[name].detach(), given)
+    return known

@@ -1,10 +1,10 @@
-"""The target of an attack: a feature map and a head's displacement."""
+"""The target of an attack: a feature map, how far the head moved in training, and what else is known."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from exhume import files
-from exhume.displacement import HeadMove, Initial, InitialBias, move_of
-from exhume.errors import FileError, InputError, brief
-from exhume.features import FeatureMap, ModuleFeatureMap
-from exhume.features.heads import refuse_training_mode
+from exhume import law
+from exhume.errors import InputError, brief
+from exhume.features import FeatureMap, ModuleFeatureMap, OneLayerFeatures, Saveable
+from exhume.features.find_head import refuse_training_mode
+from exhume.features.load import build_features, fastest
+from exhume.features.pass_counter import PassCounter
 from exhume.features.sharded import sharded
-from exhume.features.stored import build_features, fastest
-from exhume.knowledge import Knowledge
-from exhume.model import Model, trained_names
-from exhume.sharding import Processes, coordinates_of
+from exhume.law import Forecast
+from exhume.support.distributed import Processes
+from exhume.support.validation import finite
+from exhume.target.displacement import Initial, InitialBias, move_of
+from exhume.target.knowledge import Knowledge
+from exhume.target.network_weights import NetworkWeights, initial_weights, trained_names
+from exhume.target.target_files import SavedNetwork, SavedTarget, read_target, write_target
 
-_DESCRIPTION = "victim.json"
-_WEIGHTS = "victim.safetensors"
-_INITIAL = "initial.safetensors"
-_MODEL, _KNOWN = "model.", "known."
+# For forecasts: an activation that shows norms, since `norms_known` covers features that hide them.
+_SHOWS_NORMS = "gelu"
+_PROBES = 32  # random inputs at which a body's features are tested for zeros
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Target:
             `features` is the map onto them.
         trained_head: (k, p) as trained, which makes the outputs; None if it started at zero and is the displacement.
         model: the whole network, for attacks that read more than its head; None if there is only a feature map.
-        whole: where this is a part of a target, the fingerprint of the whole, or nothing.
+        parent_fingerprint: of the whole target, if this is a part of one; None if it is not.
         features: the map that is attacked: `feature_map`, or its surviving part.
 
     Examples:
@@ -61,8 +64,8 @@ class Target:
     input_shape: tuple[int, ...] = ()
     surviving: torch.Tensor | None = None
     trained_head: torch.Tensor | None = None
-    model: Model | None = None
-    whole: str | None = None
+    model: NetworkWeights | None = None
+    parent_fingerprint: str | None = None
     features: FeatureMap = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,13 +74,13 @@ class Target:
             features = features.subset(_checked_indices(self.surviving, features.num_features))
         object.__setattr__(self, "features", features)
         displacement = torch.atleast_2d(torch.as_tensor(self.displacement).detach())
-        width = coordinates_of(features).width(features.num_features)
+        width = features.coordinates.width(features.num_features)
         if displacement.ndim != 2 or displacement.shape[1] != width:
             raise InputError(
                 f"displacement of shape {tuple(self.displacement.shape)} does not fit {width} features; "
                 f"expected (outputs, {width})"
             )
-        if self.whole is None:  # a part of the weights may well be zero
+        if self.parent_fingerprint is None:  # a part of the weights may well be zero
             _check_weights(displacement)
         shape = tuple(self.input_shape) or (features.input_dim,)
         if math.prod(shape) != features.input_dim or min(shape) < 1:
@@ -116,9 +119,9 @@ class Target:
         Args:
             module: trained, in eval mode.
             head: name of a linear layer or 1 x 1 convolution; by default the last that a forward pass runs through.
-            initial_head: its weights before training; "zero"; or "unknown", in which case the trained weights stand
-                for their displacement (what weight decay has left of the initial ones is noise). A whole state dict
-                of the untrained module will do too, and gives the bias as well.
+            initial_head: its weights before training; "zero"; or "unknown", in which case the trained weights are
+                taken for the displacement (what remains of the initial ones in them is noise). A whole state dict of
+                the untrained module is accepted too, and gives the bias as well.
             initial_bias: likewise for its bias, if it has one. A known displacement of the bias is one more equation
                 for every output; an unknown one is left out. If the features are homogeneous, these equations fix the
                 samples' norms and nothing else, and are left out too unless there are as many as samples.
@@ -133,8 +136,8 @@ class Target:
             raise InputError(f"input_shape {input_shape!r}; valid: a tuple of whole numbers above 0, as (3, 32, 32)")
         refuse_training_mode(module)
         move = move_of(module, head, tuple(input_shape), initial_head, initial_bias)
-        before = _initial_weights(module, move, initial_head, initial_bias)
-        model = Model(module, move.head.name, trained_names(module), before)
+        before = initial_weights(module, move.head.name, initial_head, initial_bias)
+        model = NetworkWeights(module, move.head.name, trained_names(module), before)
         body_known = any(not model.in_head(name) for name in before)
         known = (knowledge or Knowledge()).knowing(
             initial_head=move.initial, initial_body="known" if body_known else "unknown"
@@ -157,7 +160,7 @@ class Target:
         )
 
     @property
-    def known_model(self) -> Model | None:
+    def known_model(self) -> NetworkWeights | None:
         """The whole network, with as much of its initial weights as the knowledge allows."""
         if self.model is None:
             return None
@@ -167,8 +170,8 @@ class Target:
     @property
     def fingerprint(self) -> str:
         """A hash of the weights and the features: results of another target do not belong to this one."""
-        if self.whole is not None:
-            return self.whole
+        if self.parent_fingerprint is not None:
+            return self.parent_fingerprint
         digest = hashlib.sha256(self.feature_map.identity().encode())
         digest.update(self.displacement.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         if self.surviving is not None:
@@ -188,144 +191,134 @@ class Target:
     def outputs(self, features: torch.Tensor) -> torch.Tensor:
         """The trained model's outputs (m, k) for features (m, p)."""
         head = self.displacement if self.trained_head is None else self.trained_head
-        return coordinates_of(self.features).sum(features @ head.to(features).T)
+        return self.features.coordinates.sum(features @ head.to(features).T)
 
     def assuming(self, **known: Any) -> Target:
         """The same target with other knowledge."""
         return self.with_knowledge(self.knowledge.knowing(**known))
 
     def with_knowledge(self, knowledge: Knowledge) -> Target:
-        """The same target under other knowledge, of initial weights no more than it holds.
+        """The same target with other knowledge; initial weights that it does not hold cannot become known.
 
-        Where the head's initial weights are forgotten, or taken for zero, the trained ones stand for the displacement.
+        Where the head's initial weights become unknown or zero, the trained ones are taken for the displacement.
         """
         gained = knowledge.initial_body == "known" and self.knowledge.initial_body == "unknown"
-        if gained and not self._holds_initial_body:
-            raise InputError("initial_body cannot be known: this target holds no initial weights but the head's")
+        holds_initial = self.model is not None and any(not self.model.in_head(name) for name in self.model.initial)
+        if gained and not holds_initial:
+            raise InputError("initial_body cannot be known: of the initial weights this target holds only the head's")
         displacement = self.displacement
         if knowledge.initial_head != self.knowledge.initial_head and self.trained_head is not None:
             if knowledge.initial_head == "known":
-                raise InputError("initial_head cannot be known: this target holds the trained head alone")
-            if self.whole is not None:
-                raise InputError("what is known of the head must be said of the whole target, before it is shared out")
+                raise InputError("initial_head cannot be known: this target holds only the trained head")
+            if self.parent_fingerprint is not None:
+                raise InputError("knowledge of the head must be changed before the target is split among processes")
             displacement = self.trained_head
         return replace(self, knowledge=knowledge, displacement=displacement)
 
-    def sharded(self, processes: Processes) -> Target:
-        """This process's part of the target, for an attack that several make together (`exhume.sharding.initialise`).
+    def forecast(self, num_samples: int | None = None) -> Forecast:
+        """Whether the law expects the samples to be determined by this target's weights and knowledge.
 
-        It holds about p/R rows of V and columns of the weights, and no network. The attack is called in all processes
-        alike, and returns the same result in each.
+        The share of features that a sample is active on is that of the activation at Gaussian pre-activations; for
+        other feature maps, the share that is not exactly zero at random inputs. Either way features are taken to be
+        active on different samples independently.
+
+        Args:
+            num_samples: n, known ones included; by default that of the knowledge.
+        """
+        known, features = self.knowledge, self.features
+        count = num_samples if num_samples is not None else known.count
+        if count is None:
+            raise InputError("a forecast needs the number of samples, which the target's knowledge does not give")
+        result = law.forecast(
+            num_parameters=self.num_parameters,
+            input_dim=features.input_dim,
+            num_samples=count,
+            num_outputs=self.num_outputs,
+            activation=_SHOWS_NORMS,
+            known_samples=min(known.known_samples, count),
+            subspace_dim=None if known.subspace is None else min(len(known.subspace), features.input_dim),
+            norms_known=known.norm is not None or features.symmetry.homogeneous,
+            active_share=_active_share(features),
+        )
+        name = features.activation.name if isinstance(features, OneLayerFeatures) else type(features).__name__
+        return replace(result, activation=name, norms_known=known.norm is not None)
+
+    def sharded(self, processes: Processes) -> Target:
+        """This process's part of the target, for an attack on several processes.
+
+        `exhume.support.distributed.initialise` returns the processes. For R of them, the part holds about p/R rows of V
+        and columns of the weights, and no network. All processes call the attack, and each gets the same result.
         """
         if processes.ranks == 1:
             return self
         features = sharded(self.features, processes)
-        here = features.coordinates.held
+        return self._part(features, features.coordinates.local_indices, self.fingerprint)
+
+    def subset(self, coordinates: slice | torch.Tensor) -> Target:
+        """The target on some of its coordinates, of the feature map and of the weights."""
+        here = self.features.coordinates.local(coordinates)
+        # No fingerprint of its own: results are of the whole target.
+        return self._part(self.features.subset(coordinates), here, self.parent_fingerprint or "")
+
+    def _part(self, features: FeatureMap, columns: slice | torch.Tensor, fingerprint: str) -> Target:
+        """The target of some columns of the weights, whose features are given."""
         return Target(
             features,
-            self.displacement[:, here],
+            self.displacement[:, columns],
             self.knowledge,
             self.input_shape,
-            trained_head=None if self.trained_head is None else self.trained_head[:, here],
-            whole=self.fingerprint,
+            trained_head=None if self.trained_head is None else self.trained_head[:, columns],
+            parent_fingerprint=fingerprint,
         )
-
-    def subset(self, rows: slice | torch.Tensor) -> Target:
-        """The target on some of its coordinates: of the map and of the weights alike."""
-        here = coordinates_of(self.features).local(rows)
-        return Target(
-            self.features.subset(rows),
-            self.displacement[:, here],
-            self.knowledge,
-            self.input_shape,
-            trained_head=None if self.trained_head is None else self.trained_head[:, here],
-            whole=self.whole or "",  # an attack's own; results are of the whole target
-        )
-
-    @property
-    def _holds_initial_body(self) -> bool:
-        return self.model is not None and any(not self.model.in_head(name) for name in self.model.initial)
 
     def save(self, folder: Path) -> None:
-        """Writes what a thief would hold: `victim.safetensors`, `victim.json` and a network's `initial.safetensors`."""
-        description: dict[str, Any] = {
-            "features": self.feature_map.to_json(),
-            "input_shape": list(self.input_shape),
-            "knowledge": self.knowledge.to_json(),
-        }
-        tensors = {"displacement": self.displacement}
-        tensors |= {f"{_KNOWN}{name}": tensor for name, tensor in self.knowledge.tensors().items()}
-        tensors |= {f"{_MODEL}{name}": tensor for name, tensor in self.feature_map.tensors().items()}
-        for name, tensor in (("surviving", self.surviving), ("trained_head", self.trained_head)):
-            if tensor is not None:
-                tensors[name] = tensor.clone()
-        if self.model is not None:
-            description["model"] = {"head": self.model.head, "trained": list(self.model.trained)}
-            files.write_tensors(Path(folder) / _INITIAL, self.model.initial)
-        files.write_tensors(Path(folder) / _WEIGHTS, tensors)
-        files.write_json(Path(folder) / _DESCRIPTION, description)
+        """Writes the adversary's files: `victim.safetensors`, `victim.json` and a network's `initial.safetensors`."""
+        body = self.feature_map
+        if not isinstance(body, Saveable):
+            raise InputError(f"a target with the features of a {type(body).__name__} cannot be saved")
+        network = None if self.model is None else SavedNetwork(self.model.head, self.model.trained)
+        saved = SavedTarget(
+            body.to_json(),
+            self.input_shape,
+            self.knowledge,
+            self.displacement,
+            self.surviving,
+            self.trained_head,
+            network,
+        )
+        write_target(Path(folder), saved, body.tensors(), self.model.initial if self.model else None)
 
     @classmethod
     def load(cls, folder: Path, *, memory_budget: int | str = "4GB", device: torch.device | str = "cpu") -> Target:
         """Reads `save`'s files."""
-        description = files.read_json(Path(folder) / _DESCRIPTION)
-        tensors = files.read_tensors(Path(folder) / _WEIGHTS)
-        try:
-            features, shape = description["features"], tuple(int(side) for side in description["input_shape"])
-            known = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_KNOWN)}
-            known = {name.removeprefix(_KNOWN): tensor for name, tensor in known.items()}
-            knowledge = Knowledge.from_json(description["knowledge"], known)
-            displacement = tensors.pop("displacement")
-        except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
-            raise FileError(f"{folder} does not hold a whole victim: {brief(error)}") from error
-        surviving, trained = tensors.pop("surviving", None), tensors.pop("trained_head", None)
-        weights = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items()}
-        feature_map = build_features(features, weights, shape, memory_budget=memory_budget, device=device)
-        model = _read_model(description.get("model"), feature_map, Path(folder) / _INITIAL)
-        return cls(feature_map, displacement, knowledge, shape, surviving, trained, model)
+        saved, body, initial = read_target(Path(folder))
+        shape = saved.input_shape
+        feature_map = build_features(saved.features, body, shape, memory_budget=memory_budget, device=device)
+        model, module = None, getattr(feature_map, "module", None)
+        if saved.model is not None and module is not None:
+            model = NetworkWeights(module, saved.model.head, saved.model.trained, initial)
+        return cls(feature_map, saved.displacement, saved.knowledge, shape, saved.surviving, saved.trained_head, model)
 
 
-def _initial_weights(
-    module: nn.Module, move: HeadMove, initial: Initial, initial_bias: InitialBias
-) -> dict[str, torch.Tensor]:
-    """What is known of the weights before training, by name: of all that a state dict holds, else of the head."""
-    weights = dict(module.named_parameters())
-    if isinstance(initial, Mapping):
-        return {name: initial[name].detach() for name in weights if name in initial}
-    own = f"{move.head.name}." if move.head.name else ""
-    known = {}
-    for name, given in ((f"{own}weight", initial), (f"{own}bias", initial_bias)):
-        if name in weights and not (isinstance(given, str) and given == "unknown"):
-            weight = weights[name].detach()
-            zero = torch.zeros_like(weight)
-            known[name] = zero if isinstance(given, str) else torch.as_tensor(given).reshape(weight.shape).to(weight)
-    return known
-
-
-def _read_model(value: Any, feature_map: FeatureMap, initial: Path) -> Model | None:
-    """The network behind a feature map that was read from a file."""
-    module = getattr(feature_map, "module", None)
-    if value is None or module is None:
-        return None
-    try:
-        names = tuple(str(name) for name in value["trained"])
-        return Model(module, str(value["head"]), names, files.LazyTensors(initial) if initial.exists() else {})
-    except (KeyError, TypeError) as error:
-        raise FileError(f"{initial.parent} does not hold a whole victim: {error!r}") from error
+def _active_share(features: FeatureMap) -> float:
+    """Share of the features that a sample is active on: 1/2 for ReLU, 1 where features are never exactly zero."""
+    if isinstance(features, OneLayerFeatures):
+        return features.activation.active_share
+    probes = torch.randn((_PROBES, features.input_dim), generator=torch.Generator().manual_seed(0))
+    values = features.with_counter(PassCounter()).forward(probes)  # not a pass of the attack
+    return max(float((values != 0).double().mean()), 1 / features.num_features)
 
 
 def _check_weights(displacement: torch.Tensor) -> None:
     if not displacement.is_floating_point():
         raise InputError(f"weights must be floating-point numbers, not {displacement.dtype}")
-    bad = int((~torch.isfinite(displacement)).sum())
-    if bad:
-        raise InputError(f"{bad} of {displacement.numel()} weights are NaN or infinite; nothing can be recovered")
+    finite("the weights", displacement)
     if not bool(displacement.any()):
         raise InputError("the head did not move: trained and initial weights are the same; is one the wrong file?")
 
 
 def _checked_indices(indices: torch.Tensor, num_features: int) -> torch.Tensor:
-    """The indices of surviving features, if they are some."""
+    """The indices, if they are different features."""
     if indices.ndim != 1 or indices.is_floating_point() or indices.numel() == 0:
         raise InputError(f"surviving features are a list of indices, not a {indices.dtype} of {tuple(indices.shape)}")
     if int(indices.min()) < 0 or int(indices.max()) >= num_features or indices.unique().numel() < indices.numel():

@@ -1,5 +1,5 @@
-"""Training of networks by gradient descent: public knowledge, to make victims and to retrace how they were made."""
+"""Training of networks by gradient descent: of victims, and in attacks that simulate how a victim was trained."""
 
-from exhume.training.descent import Training, train
+from exhume.training.gradient_descent import Training, train
 
 __all__ = ["Training", "train"]

@@ -1,4 +1,4 @@
-"""Training of networks: full-batch gradient descent, as in the paper or with a larger step that is still stable."""
+"""Trains networks by full-batch gradient descent, with the paper's step or a larger one that is still stable."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from torch import Tensor
 
 from exhume.errors import InputError
 from exhume.networks import Network, TwoLayer
-from exhume.threads import threads_for
+from exhume.support.checkpoint import Checkpoint, fingerprint
+from exhume.support.threads import threads_for
+from exhume.support.validation import finite, finite_rows
 from exhume.training import losses
-from exhume.training.checkpoint import TrainingCheckpoint, fingerprint
 from exhume.training.loop import DivergedError, Place, Plan, Progress, follow, stable_step
 from exhume.training.losses import Loss
 from exhume.training.trajectory import PlainTrajectory, Trajectory
 from exhume.training.two_layer_gram import GramTrajectory
 
-# Default tolerances: of the loss (that of the public code of the paper's authors), and of weights under decay.
+# Default tolerances: of the loss (that of the paper authors' public code), and of the change of weights under decay.
 _FITTED = 1e-7
 _STILL = 1e-2
-# Weight decay must shrink a weight by so many units of rounding a step, or it is rounded away.
+# Weight decay must shrink a weight by so many units of rounding a step, or rounding cancels it.
 _RESOLVED = 16
-# Square loss below which outputs count as the labels themselves.
+# Square loss below which the outputs are the labels, as far as an attack is concerned.
 _INTERPOLATED = 1e-6
 
 
 @dataclass(frozen=True)
 class Training:
-    """A trained network and how it came about. Drift and loss are the trainer's knowledge, not the attacker's.
+    """A trained network and how it was trained. The trainer knows drift and loss, the adversary does not.
 
     Attributes:
         network: trained, in eval mode.
@@ -41,7 +42,7 @@ class Training:
         step_size: the one used.
         weight_decay: of every weight.
         loss_name: which loss.
-        decay: (1 - step_size * weight_decay)^steps, the part of the initial weights that is left.
+        decay: (1 - step_size * weight_decay)^steps, the share of the initial weights that remains.
         drift: ||Phi(T) - Phi(0)||_F / ||Phi(T)||_F, the relative change of the features of the training data.
         note: what `stable` changed, in a sentence; empty if nothing.
     """
@@ -70,7 +71,7 @@ class Training:
 
     @property
     def interpolates(self) -> bool:
-        """Whether the network outputs its labels, so that knowing their alphabet tells norms of inputs."""
+        """Whether the network outputs its labels: whoever knows their alphabet then learns the norms of inputs too."""
         return self.loss_name == "square" and self.weight_decay == 0 and self.loss < _INTERPOLATED
 
 
@@ -91,7 +92,7 @@ def train(
 ) -> Training:
     """Minimises the loss over all weights of a network by full-batch gradient descent, in place.
 
-    A `TwoLayer` network takes the same steps in Gram form; it looks at its loss, and so may stop, every 10 steps only.
+    A `TwoLayer` network takes the same steps in Gram form; its loss is computed, and it may stop, every 10 steps only.
 
     Args:
         network: at its initial weights; afterwards it holds the trained ones.
@@ -105,13 +106,21 @@ def train(
             this share of what the decay alone would, by default 0.01.
         stable: take a larger step if one is safely stable: the same path up to discretisation. Losses without a
             minimum then end where `max_steps` steps of `step_size` would have.
-        progress: called with (step, most steps, loss) at every look at the loss.
+        progress: called with (step, most steps, loss) whenever the loss is computed.
         checkpoint: file to save the state to now and then.
         resume: continue from that file if it exists; the weights become the same to the bit.
     """
-    rows = _checked_inputs(network, inputs)
-    plan = _plan(network, rows, labels, losses.get(loss), step_size, max_steps, tolerance, weight_decay)
-    saved = TrainingCheckpoint(checkpoint, "" if checkpoint is None else _identity(network, rows, plan, stable), resume)
+    rows = finite_rows("inputs", inputs, math.prod(network.input_shape)).to(network.head.weight)
+    of_loss = losses.get(loss)
+    plan = Plan(
+        of_loss,
+        _checked_targets(of_loss, labels, rows, network),
+        of_loss.step_size if step_size is None else step_size,
+        max_steps,
+        (_STILL if weight_decay else _FITTED) if tolerance is None else tolerance,
+        weight_decay,
+    )
+    saved = Checkpoint(checkpoint, "" if checkpoint is None else _identity(network, rows, plan, stable), resume)
     initial = {name: weight.detach().clone() for name, weight in network.named_parameters()}
     trajectory = _trajectory(network, rows, plan)
     with threads_for(trajectory.multiplications):
@@ -133,34 +142,13 @@ def train(
     )
 
 
-def _plan(
-    network: Network,
-    rows: Tensor,
-    labels: Tensor,
-    loss: Loss,
-    step_size: float | None,
-    max_steps: int,
-    tolerance: float | None,
-    weight_decay: float,
-) -> Plan:
-    """The settings as asked for, checked, with defaults in place."""
-    plan = Plan(
-        loss,
-        _checked_targets(loss, labels, rows, network),
-        loss.step_size if step_size is None else step_size,
-        max_steps,
-        (_STILL if weight_decay else _FITTED) if tolerance is None else tolerance,
-        weight_decay,
-        monotone=False,
-    )
-    _check_numbers(plan)
-    return plan
-
-
 def _descend(
-    trajectory: Trajectory, asked: Plan, stable: bool, saved: TrainingCheckpoint, progress: Progress | None
+    trajectory: Trajectory, asked: Plan, stable: bool, saved: Checkpoint, progress: Progress | None
 ) -> tuple[Plan, int, float, bool]:
-    """Follows the trajectory; a stable run that diverges starts again with half the step, down to the one asked for."""
+    """Trains, with half the step again whenever a stable run diverges, down to the step that was asked for.
+
+    Returns the plan that was followed, the steps, the loss and whether it converged.
+    """
     place, state = Place.start(trajectory, asked), saved.load()
     if state is not None:
         tensors, numbers = state
@@ -185,7 +173,7 @@ def _descend(
 
 
 def _with_step(asked: Plan, step_size: float) -> Plan:
-    """The plan with another step size, ending where the asked one would if its loss has no minimum to end at."""
+    """The plan with another step size. A loss without a minimum ends after the same step_size * steps."""
     endless = not asked.loss.has_minimum and asked.weight_decay == 0
     limit = math.ceil(asked.max_steps * asked.step_size / step_size) if endless else asked.max_steps
     larger = step_size > asked.step_size
@@ -219,36 +207,14 @@ def _identity(network: Network, rows: Tensor, plan: Plan, stable: bool) -> str:
     return fingerprint(settings, (*network.parameters(), rows, plan.targets))
 
 
-def _checked_inputs(network: Network, inputs: Tensor) -> Tensor:
-    """X as rows (n, d), where the network is and in its precision."""
-    size = math.prod(network.input_shape)
-    if inputs.ndim < 2 or len(inputs) == 0 or inputs.shape[1:].numel() != size:
-        raise InputError(f"inputs of shape {tuple(inputs.shape)}; valid: (n, {size}), n at least 1")
-    if not bool(torch.isfinite(inputs).all()):
-        raise InputError("inputs hold NaN or infinite values; valid: finite numbers")
-    return inputs.detach().reshape(len(inputs), size).to(network.head.weight)
-
-
 def _checked_targets(loss: Loss, labels: Tensor, rows: Tensor, network: Network) -> Tensor:
     if labels.ndim == 0 or len(labels) != len(rows):
         raise InputError(f"labels of shape {tuple(labels.shape)} for {len(rows)} inputs; valid: one for each")
-    if not bool(torch.isfinite(labels).all()):
-        raise InputError("labels hold NaN or infinite values; valid: finite numbers")
-    return loss.targets(labels.detach(), network.num_outputs).to(rows)
-
-
-def _check_numbers(plan: Plan) -> None:
-    if not 0 < plan.step_size < math.inf:
-        raise InputError(f"step_size is {plan.step_size}; valid: a positive number")
-    if isinstance(plan.max_steps, bool) or not isinstance(plan.max_steps, int) or plan.max_steps < 1:
-        raise InputError(f"max_steps is {plan.max_steps!r}; valid: a whole number of at least 1")
-    for name, value in (("tolerance", plan.tolerance), ("weight_decay", plan.weight_decay)):
-        if not 0 <= value < math.inf:
-            raise InputError(f"{name} is {value}; valid: a number of at least 0")
+    return loss.targets(finite("labels", labels.detach()), network.num_outputs).to(rows)
 
 
 def _check_decay(plan: Plan, dtype: torch.dtype) -> None:
-    """Refuses weight decay that rounding would swallow, or that would turn weights round."""
+    """Refuses weight decay that rounding would cancel, or that would change the signs of weights."""
     shrinking, least = plan.step_size * plan.weight_decay, _RESOLVED * torch.finfo(dtype).eps
     if shrinking >= 1:
         raise InputError(f"step_size * weight_decay is {shrinking:g}; valid: below 1")

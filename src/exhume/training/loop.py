@@ -1,4 +1,4 @@
-"""The training loop: follows a trajectory, looks at the loss, and stops when it is small, still or growing."""
+"""The training loop: steps until the loss is small, the weights no longer change, or the loss grows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from exhume.randomness import generator_for
-from exhume.training.checkpoint import TrainingCheckpoint
+from exhume.errors import InputError
+from exhume.support.checkpoint import Checkpoint
+from exhume.support.randomness import generator_for
+from exhume.support.validation import positive_number, whole_number
 from exhume.training.losses import Loss
 from exhume.training.trajectory import Trajectory
 
 Progress = Callable[[int, int, float], None]
 
-# A loss so many times that of the start, or of outputs of zero, will not come down again.
+# A run has diverged if its loss is so many times that of the start, or of outputs of zero.
 _DIVERGED = 1e3
-# A monotone run lets the loss rise by at most this share between two looks at it, unless it is down to this part of
-# the start, where rounding shows.
+# A monotone run has diverged if its loss rises by more than this share between two checks, unless the loss is below
+# this share of the start's, where rounding makes it rise.
 _RISE = 1e-2
 _ROUNDING = 1e-5
 # Gradient descent on a quadratic is stable up to a step of 2 / (largest curvature); this share of it is taken. On
@@ -30,12 +32,12 @@ _POWER_ITERATIONS = 20
 
 
 class DivergedError(Exception):
-    """The loss grew, or the network died; the message says after how many steps."""
+    """The loss grew, or no neuron is active any more; the message gives the number of steps."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to go along a trajectory.
+    """How to train, checked.
 
     Attributes:
         loss: which loss.
@@ -54,7 +56,14 @@ class Plan:
     max_steps: int
     tolerance: float
     weight_decay: float
-    monotone: bool
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        positive_number("step_size", self.step_size)
+        whole_number("max_steps", self.max_steps)
+        for name, value in (("tolerance", self.tolerance), ("weight_decay", self.weight_decay)):
+            if not 0 <= value < math.inf:
+                raise InputError(f"{name} is {value}; valid: a number of at least 0")
 
     def value(self, outputs: Tensor) -> float:
         """The loss of outputs (n, k)."""
@@ -63,7 +72,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run stands: its step, and the loss that it must stay well below."""
+    """How far a run is: its step, and the loss that it must stay well below."""
 
     step: int
     reference: float
@@ -76,9 +85,9 @@ class Place:
 
 
 def follow(
-    trajectory: Trajectory, plan: Plan, place: Place, checkpoint: TrainingCheckpoint, progress: Progress | None
+    trajectory: Trajectory, plan: Plan, place: Place, checkpoint: Checkpoint, progress: Progress | None
 ) -> tuple[int, float, bool]:
-    """Goes on from a place until the tolerance or the limit of steps; returns steps, loss, and whether it converged."""
+    """Trains until the tolerance or the limit of steps; returns steps, loss, and whether the tolerance was reached."""
     step, loss, still = place.step, plan.value(trajectory.outputs), False
     head = trajectory.head() if plan.weight_decay else None
     while not still and step < plan.max_steps and not (head is None and loss < plan.tolerance):
@@ -100,7 +109,7 @@ def follow(
 
 
 def _check_health(trajectory: Trajectory, plan: Plan, place: Place, step: int, before: float, loss: float) -> None:
-    """Raises if the loss has grown too much, or if outputs of exactly zero show that no neuron is active any more."""
+    """Raises if the loss has grown too much, or if all outputs are exactly zero: no neuron is active any more."""
     limit = _DIVERGED * place.reference
     if plan.monotone and before > _ROUNDING * place.reference:
         limit = min(limit, (1 + _RISE) * before)

@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from exhume.errors import InputError, unknown_name
+from exhume.errors import InputError
+from exhume.support.labels import are_class_numbers, are_one_hot, are_signs
+from exhume.support.validation import one_of
 
 
 class Loss(ABC):
     """A loss of outputs f (n, k) against targets Y (n, k), averaged over the training set.
 
     Attributes:
-        name: what `get` finds it by.
+        name: its key in `LOSSES`.
         step_size: the paper's step of full-batch gradient descent on it.
         has_minimum: whether outputs can reach its infimum, so that training ends by itself.
     """
@@ -86,7 +88,7 @@ class LogisticLoss(Loss):
                 f"logistic loss takes one output and labels (n,), not {num_outputs} outputs and labels "
                 f"{tuple(labels.shape)}; for several classes use cross-entropy"
             )
-        if not bool((labels.abs() == 1).all()):
+        if not are_signs(labels):
             wrong = labels[labels.abs() != 1].flatten()[0]
             raise InputError(f"logistic loss takes labels -1 and +1, not {wrong:g}")
         return labels.reshape(-1, 1)
@@ -116,15 +118,14 @@ class CrossEntropyLoss(Loss):
         if num_outputs < 2:
             raise InputError("cross-entropy takes at least 2 outputs; for one output and labels -1, +1 use logistic")
         if labels.ndim == 1:
-            classes = labels.long()
-            if not bool((classes == labels).all()) or int(classes.min()) < 0 or int(classes.max()) >= num_outputs:
+            if not are_class_numbers(labels, num_outputs):
                 raise InputError(
                     f"cross-entropy takes one-hot labels (n, {num_outputs}) or classes 0 to {num_outputs - 1}; "
                     f"these range from {float(labels.min()):g} to {float(labels.max()):g}"
                 )
-            return functional.one_hot(classes, num_outputs)
+            return functional.one_hot(labels.long(), num_outputs)
         shape_fits = labels.ndim == 2 and labels.shape[1] == num_outputs
-        if not shape_fits or not bool(((labels == 0) | (labels == 1)).all()) or not bool((labels.sum(1) == 1).all()):
+        if not shape_fits or not are_one_hot(labels):
             raise InputError(
                 f"cross-entropy with {num_outputs} outputs takes one-hot labels (n, {num_outputs}), a single 1 in each "
                 f"row; these are {tuple(labels.shape)}" + (" but not one-hot" if shape_fits else "")
@@ -149,6 +150,4 @@ LOSSES: dict[str, Loss] = {loss.name: loss for loss in (SquareLoss(), LogisticLo
 
 def get(name: str) -> Loss:
     """The loss of that name."""
-    if name not in LOSSES:
-        raise unknown_name("loss", name, LOSSES)
-    return LOSSES[name]
+    return LOSSES[one_of("loss", name, LOSSES)]

@@ -1,7 +1,7 @@
-"""Trajectories of full-batch gradient descent: what the training loop moves along, and the plain one for any network.
+"""Full-batch gradient descent as a trajectory of weights: the interface of the training loop, and one for any network.
 
 Weights are kept as w(t) = s(t) w(0) + m(t), with s(t) = (1 - step * weight_decay)^t and the movement m starting at
-zero. In exact arithmetic this is w <- w - step (gradient + weight_decay w). In float32 it goes further: a step of 1e-5
+zero. In exact arithmetic this is w <- w - step (gradient + weight_decay w). In float32 it is more exact: a step of 1e-5
 times a small gradient is lost when added to a weight, but not when added to a movement.
 """
 
@@ -19,13 +19,13 @@ from exhume.training.losses import Loss
 
 
 class Trajectory(Protocol):
-    """A network on its way.
+    """A network in training.
 
     Attributes:
         outputs: f (n, k) at the current weights.
-        decay: s(t), what is left of the initial weights.
-        check_every: steps between two looks at the loss; more than one where a look is not cheap.
-        multiplications: of a step, about.
+        decay: s(t), the share of the initial weights that remains.
+        check_every: steps between two checks of the loss; more than one where a check is not cheap.
+        multiplications: of a step, approximately.
     """
 
     outputs: Tensor
@@ -54,7 +54,7 @@ class Trajectory(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Tensor] | None, decay: float) -> None:
-        """Goes to a saved state, or back to the start if there is none."""
+        """Sets the weights to a saved state, or to the start if there is none."""
         ...
 
     def finish(self) -> None:
@@ -101,17 +101,14 @@ class PlainTrajectory:
         return self.decay * self._initial["head.weight"].double() + self._movement["head.weight"].double()
 
     def kernel_times(self, directions: Tensor) -> Tensor:
-        """J J^T directions: a pull back to the weights and a push forward."""
-        names = list(self._weights)
-        pulled = torch.autograd.grad(
-            self._graph, [self._weights[name] for name in names], directions, retain_graph=True
-        )
+        """J J^T directions: a vector-Jacobian product, then a Jacobian-vector product."""
 
         def outputs(weights: dict[str, Tensor]) -> Tensor:
             return torch.func.functional_call(self._network, weights, (self._inputs,))
 
         point = {name: weight.detach() for name, weight in self._weights.items()}
-        pushed: Tensor = torch.func.jvp(outputs, (point,), (dict(zip(names, pulled, strict=True)),))[1]
+        pulled = torch.func.vjp(outputs, point)[1](directions)
+        pushed: Tensor = torch.func.jvp(outputs, (point,), pulled)[1]
         return pushed.detach()
 
     def drift(self) -> float:
@@ -125,14 +122,14 @@ class PlainTrajectory:
         return dict(self._movement)
 
     def restore(self, state: Mapping[str, Tensor] | None, decay: float) -> None:
-        """Goes to a saved state, or back to the start."""
+        """Sets the weights to a saved state, or to the start."""
         for name, movement in self._movement.items():
             movement.zero_() if state is None else movement.copy_(state[name])
         self.decay = decay
         self._move()
 
     def finish(self) -> None:
-        """The weights are in the network already; drops the graph that hangs on them."""
+        """The weights are in the network already; releases the graph of the last forward pass."""
         self._graph = self.outputs
 
     def _move(self) -> None:

@@ -21,7 +21,7 @@ from exhume import activations
 from exhume.networks import TwoLayer
 from exhume.training.losses import Loss
 
-# Neurons are worked on in blocks of about so many preactivations: half a megabyte each in float32, so that the five
+# Neurons are processed in blocks of about so many preactivations: half a megabyte each in float32, so that the five
 # or so arrays that a step touches stay in a core's cache. At h = 122,880 and n = 100 this is 1.7 times as fast as
 # whole arrays.
 _BLOCK = 2**17
@@ -141,7 +141,7 @@ class GramTrajectory:
         }
 
     def restore(self, state: Mapping[str, Tensor] | None, decay: float) -> None:
-        """Goes to a saved state, or back to the start."""
+        """Sets the weights to a saved state, or to the start."""
         for index, block in enumerate(self._blocks):
             columns = slice(index * self._rows, (index + 1) * self._rows)
             for name in ("coefficients", "movement"):
@@ -163,8 +163,8 @@ class GramTrajectory:
     def _workers(self) -> Iterator[Callable[[Callable[[_Block], Tensor], list[_Block]], Iterable[Tensor]]]:
         """`map`, over as many threads as torch may use if there are several blocks.
 
-        Threads over blocks meet once a step; torch's own would meet in every operation. Every block is computed by
-        one thread, whichever it is, so the numbers do not depend on how many there are.
+        Threads over blocks wait for each other once a step, torch's own in every operation. Every block is computed
+        by one thread, so that the numbers do not depend on how many threads there are.
         """
         workers = min(torch.get_num_threads(), len(self._blocks))
         if workers == 1:

@@ -2,7 +2,7 @@
 
 A head trained from zero is a combination of its training features, theta = Phi^T a. Both methods keep that on the
 surviving coordinates S: the surgeon's weights are the solution on Phi_S, so theta_S = Phi_S^T a' with other
-coefficients a', and magnitude pruning leaves theta_S = Phi_S^T a as it was. Pruning takes equations away and adds no
+coefficients a', and magnitude pruning leaves theta_S = Phi_S^T a as it was. Pruning removes equations and adds no
 noise.
 """
 
@@ -13,10 +13,11 @@ import math
 import torch
 
 from exhume.errors import InputError
+from exhume.support.validation import finite
 
 # Eigenvalues of Phi Phi^T below this share of the largest are rounding.
 _RANK_TOLERANCE = 1e-13
-# [P_perp]_qq below which the other features cannot take over what feature q does.
+# [P_perp]_qq below which the other features cannot replace feature q.
 _ESSENTIAL = 1e-10
 # Share of theta that may lie outside the span of the features: far more than rounding, far less than another model's.
 _OUTSIDE_SPAN = 1e-3
@@ -65,7 +66,7 @@ def optimal_brain_surgeon(
         features: Phi (n, p), of the training inputs.
         theta: (k, p), the minimum of the training loss on these features: Phi^+ Y, Eq. (2), or with a ridge Eq. (169).
         keep: p', how many features survive.
-        block: how many features are removed at a time, by saliencies computed before any of them goes. 1 is the exact
+        block: how many features are removed at a time, by saliencies computed before any is removed. 1 is the exact
             greedy order; None takes 1 if that reads at most 10^10 entries of Phi (a removal reads n p), else as many as
             keep to them. Near the number of samples, where the choice matters most, blocks shrink to 1.
         ridge: lambda of Eq. (168) that theta was trained with.
@@ -99,9 +100,9 @@ def _independent(features: torch.Tensor, num_features: int) -> torch.Tensor:
     """Z^T (p, r) with Z^T Z = Phi^T Phi and Z of full rank r: the features in an orthonormal basis of the samples."""
     if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != num_features:
         raise InputError(f"features of shape {tuple(features.shape)} do not fit theta; valid: (n, {num_features})")
-    if not bool(features.isfinite().all()) or not bool(features.any()):
-        raise InputError("features are all zero, NaN or infinite; valid: finite numbers that are not all zero")
-    wide = features.detach().double()
+    if not bool(features.any()):
+        raise InputError("features are all zero; valid: finite numbers that are not all zero")
+    wide = finite("features", features.detach()).double()
     values, vectors = torch.linalg.eigh(wide @ wide.T)
     return wide.T @ vectors[:, values > _RANK_TOLERANCE * values[-1]]
 
@@ -189,8 +190,7 @@ def _shifted(matrix: torch.Tensor, shift: float) -> torch.Tensor:
 def _check_theta(theta: torch.Tensor) -> None:
     if theta.ndim != 2 or not theta.is_floating_point():
         raise InputError(f"theta of shape {tuple(theta.shape)} and {theta.dtype} is not a head; valid: (k, p), floats")
-    if not bool(theta.isfinite().all()):
-        raise InputError("theta holds NaN or infinity; valid: finite numbers")
+    finite("theta", theta)
 
 
 def _check_count(name: str, value: int, most: int) -> None:

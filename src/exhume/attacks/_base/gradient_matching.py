@@ -4,47 +4,39 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 
-from exhume.attacks.base import Attack, Problem, ProgressEvent, Proposal
-from exhume.attacks.descent import is_noted
-from exhume.certificate import FAILED, Certificate
+from exhume.attacks._base.attack import Attack
+from exhume.attacks._base.problem import EquationCount, Problem, Proposal
+from exhume.attacks._base.session import Session
+from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where, is_recorded
+from exhume.equation.gradient_span import GradientSpan
+from exhume.equation.gradients import Coefficients
+from exhume.equation.parameters import count_equations
 from exhume.errors import InputError
-from exhume.gradient_span import Coefficients, GradientSpan, count_equations
-from exhume.reconstruction import Stop
-from exhume.solvers.first_order import Tensors, Update
-from exhume.target import Target
+from exhume.results.certificate import FAILED, Certificate
+from exhume.results.stop import Stop
+from exhume.target.target import Target
+
+Tensors = dict[str, torch.Tensor]
 
 _NOT_UNIQUE = (
     "Other data sets explain the weights by their gradients as well (arXiv 2509.21296), and of more candidates than "
-    "samples none can be vouched for; the first have the largest coefficients."
+    "samples none can be certified; the first have the largest coefficients."
 )
-# Candidates at zero have a loss of 1. Beyond this one, the steps were too long and lead nowhere.
-_LOST = 1e12
-
-
-@dataclass
-class State:
-    """All that the next step depends on.
-
-    Attributes:
-        values: "samples" (m, d) and "weights", from which coefficients are made: (m,) or (m, k).
-        buffers: of the update.
-    """
-
-    values: Tensors
-    buffers: Tensors
-    step: int = 0
+# Candidates at zero have a loss of 1. Above this one the steps were too long, and the descent has diverged.
+_DIVERGED = 1e12
 
 
 @dataclass(frozen=True)
-class Search:
-    """One run: the equation, the candidates' labels, and what is known of pixels.
+class Match:
+    """What is matched: the equation, the candidates' labels, and what is known of pixels.
 
     Attributes:
+        span: the equation.
         labels: (m,) -1 and +1 or classes, fixed for the run; None if the method fixes none.
         bounds: smallest and largest value of every entry, (d,) each, if known.
     """
@@ -88,19 +80,19 @@ class GradientMatching(Attack):
         """The equation that is solved."""
 
     @abstractmethod
-    def start(self, problem: Problem, search: Search, count: int) -> Tensors:
-        """Samples and weights to begin with, drawn in float32."""
+    def start(self, match: Match, count: int, generator: torch.Generator) -> Tensors:
+        """Candidates ("samples") and what coefficients are made from ("weights") to begin with, drawn in float32."""
 
     @abstractmethod
-    def coefficients(self, search: Search, weights: torch.Tensor) -> Coefficients:
+    def coefficients(self, match: Match, weights: torch.Tensor) -> Coefficients:
         """c_i from the weights."""
 
     @abstractmethod
-    def objective(self, search: Search, state: State) -> torch.Tensor:
-        """What is minimised."""
+    def objective(self, match: Match, values: Tensors, step: int) -> torch.Tensor:
+        """What is minimised, at the candidates and weights, after so many steps."""
 
     @abstractmethod
-    def update(self) -> Update:
+    def optimiser(self, values: Tensors) -> torch.optim.Optimizer:
         """How a step is taken."""
 
     @abstractmethod
@@ -112,8 +104,8 @@ class GradientMatching(Attack):
         """Coefficients of a sample."""
 
     @abstractmethod
-    def notes(self, target: Target, search: Search) -> list[str]:
-        """What else is worth telling."""
+    def notes(self, target: Target, match: Match) -> dict[str, str]:
+        """Sentences for the result, by topic."""
 
     def fixed_labels(self, target: Target, count: int) -> torch.Tensor | None:
         """Labels of the candidates if they are fixed for the run."""
@@ -125,91 +117,27 @@ class GradientMatching(Attack):
         names = [name.strip() for name in self.parameters.split(",")]
         return names if len(names) > 1 else names[0]
 
-    def counts(self, target: Target, num_samples: int) -> tuple[int, int]:
+    def equation_count(self, target: Target, num_samples: int) -> EquationCount:
         """Numbers in S, and unknowns of n samples, homogeneous bodies hiding their norms."""
         per_sample = target.features.input_dim - target.features.symmetry.homogeneous + self.per_sample(target)
-        return count_equations(target, self.chosen, self.from_initial()), num_samples * per_sample
+        equations = count_equations(target, self.chosen, self.from_initial())
+        return EquationCount(equations, num_samples * per_sample)
 
-    def run(self, problem: Problem) -> Proposal:
-        """Descends until the loss is below the tolerance, the steps or the passes are spent."""
-        target, ledger = problem.target, problem.features.ledger
+    def run(self, problem: Problem, session: Session) -> Proposal:
+        """Descends until the loss is below the tolerance, the steps or the budget are spent."""
+        target = problem.target
         assert problem.num_samples is not None  # the base asks for it
         span = self.equation(target)
         count = math.ceil(self.candidates * problem.num_samples)
-        labels = self.fixed_labels(target, count)
-        search = Search(span, labels, _bounds(target, span))
-        state, history = self._begin(problem, search, count)
-        half = count * span.passes_per_step // 2  # the loss costs as much as its gradient
-        update, last = self.update(), state.values
-        while True:
-            for value in state.values.values():
-                value.requires_grad_()
-            objective = self.objective(search, state)
-            loss = float(objective.detach()) / span.squared_norm
-            ledger.add(half, problem.features.num_features)
-            reason = self._ended(problem, state.step, loss)
-            if is_noted(state.step) and reason is not Stop.DIVERGED:
-                for name, number in (("step", state.step), ("loss", loss), ("passes", ledger.passes)):
-                    history[name].append(float(number))
-                problem.progress(ProgressEvent(state.step, self.max_steps, loss, ledger.passes))
-            if reason is not None:
-                break
-            gradients = torch.autograd.grad(objective, list(state.values.values()))
-            last = state.values
-            state.values = {name: value.detach().clone() for name, value in last.items()}
-            # What was just computed is computed again after a resume, so it is not yet in the saved count.
-            self._save(problem, state, ledger.work - half * problem.features.num_features, history)
-            ledger.add(half, problem.features.num_features)
-            update.apply(state.values, dict(zip(last, gradients, strict=True)), state.buffers, state.step)
-            state.step += 1
-        if reason is Stop.DIVERGED:
-            state.values = last
-        else:
-            problem.progress(ProgressEvent(state.step, state.step, loss, ledger.passes))
-        values = {name: value.detach() for name, value in state.values.items()}
-        return self._proposal(problem, search, values, reason, state.step, history)
+        match = Match(span, self.fixed_labels(target, count), _bounds(target, span))
+        matched = session.run_stage(_MatchingSearch(self, problem, match, count))
+        assert isinstance(matched, _Matched)
+        return self._proposal(problem, match, matched)
 
-    def _ended(self, problem: Problem, step: int, loss: float) -> Stop | None:
-        ends = {
-            Stop.DIVERGED: not loss < _LOST,
-            Stop.CONVERGED: loss <= self.tolerance,
-            Stop.STEP_LIMIT: step >= self.max_steps,
-        }
-        return next((why for why, holds in ends.items() if holds), problem.spent())
-
-    def _begin(self, problem: Problem, search: Search, count: int) -> tuple[State, dict[str, list[float]]]:
-        saved, span = problem.checkpoint.load(), search.span
-        if saved is None:
-            drawn = self.start(problem, search, count)
-            values = {name: value.to(span.device, span.dtype) for name, value in drawn.items()}
-            return State(values, self.update().start(values)), {"step": [], "loss": [], "passes": []}
-        tensors, numbers = saved
-        tensors = {name: tensor.to(span.device, span.dtype) for name, tensor in tensors.items()}
-        problem.features.ledger.work = int(numbers["work"])
-        history = {name: [float(value) for value in column] for name, column in numbers["history"].items()}
-        step = int(numbers["step"])
-        if history["step"] and history["step"][-1] >= step:
-            history = {name: column[:-1] for name, column in history.items()}
-        values = {name: tensors.pop(name) for name in ("samples", "weights")}
-        return State(values, tensors, step), history
-
-    def _save(self, problem: Problem, state: State, work: int, history: dict[str, list[float]]) -> None:
-        problem.checkpoint.save_if_due(
-            lambda: (state.values | state.buffers, {"step": state.step, "work": work, "history": history})
-        )
-
-    def _proposal(
-        self,
-        problem: Problem,
-        search: Search,
-        values: Tensors,
-        reason: Stop,
-        steps: int,
-        history: dict[str, list[float]],
-    ) -> Proposal:
+    def _proposal(self, problem: Problem, match: Match, matched: _Matched) -> Proposal:
         """All candidates, those with the largest share of the weights first."""
-        span, samples = search.span, values["samples"]
-        coefficients = self.coefficients(search, values["weights"])
+        span, samples = match.span, matched.rows
+        coefficients = self.coefficients(match, matched.weights)
         outputs = span.outputs(samples)
         if not isinstance(coefficients, torch.Tensor):
             coefficients = coefficients(outputs)
@@ -221,50 +149,137 @@ class GradientMatching(Attack):
         own = outputs.sign()[:, 0] if outputs.shape[1] == 1 else outputs.argmax(1).to(samples)
         return Proposal(
             samples=samples,
-            stop=reason,
-            steps=steps,
+            stop=matched.stop,
             signs_determined=True,
             norms_determined=not span.hides_norms,
-            labels=own if search.labels is None else search.labels.to(samples)[order],
+            labels=own if match.labels is None else match.labels.to(samples)[order],
             coefficients=coefficients,
-            certificate=self._certificate(problem, span, samples, coefficients, reason),
+            certificate=self._certificate(problem, span, samples, coefficients, matched.stop),
             evidence={"parameters": list(span.names), "candidates": len(samples)},
-            history=history,
-            notes=tuple(self._all_notes(problem.target, search, reason)),
+            notes=self._all_notes(problem.target, match, matched.stop),
         )
 
     def _certificate(
-        self, problem: Problem, span: GradientSpan, samples: torch.Tensor, coefficients: torch.Tensor, reason: Stop
+        self, problem: Problem, span: GradientSpan, samples: torch.Tensor, coefficients: torch.Tensor, stop: Stop
     ) -> Certificate:
         """The residual of the method's own equation, without any smoothing; the verdict is always "failed"."""
         assert problem.num_samples is not None
         with torch.no_grad():
             residual = math.sqrt(float(span.loss(samples, coefficients)))
-        equations, unknowns = self.counts(problem.target, problem.num_samples)
-        why = _NOT_UNIQUE if reason is Stop.CONVERGED else reason.sentence
-        if equations <= unknowns:
+        counted = self.equation_count(problem.target, problem.num_samples)
+        why = _NOT_UNIQUE if stop is Stop.CONVERGED else stop.sentence
+        if not counted.determined:
             why = "Fewer equations than unknowns: many different data sets explain these weights."
         rounding = torch.finfo(problem.target.displacement.dtype).eps
-        return Certificate(equations, unknowns, residual, rounding, None, (), FAILED, why)
+        return Certificate(*counted, residual, rounding, None, (), FAILED, why)
 
-    def _all_notes(self, target: Target, search: Search, reason: Stop) -> list[str]:
-        span = search.span
-        notes = [
-            f"Equation: {span.num_equations} numbers of {', '.join(span.names)}. "
+    def _all_notes(self, target: Target, match: Match, stop: Stop) -> dict[str, str]:
+        span = match.span
+        notes = {
+            "equation": f"Equation: {span.num_equations} numbers of {', '.join(span.names)}. "
             "Equations and unknowns are counted for the samples sought, not for the candidates."
-        ]
-        if reason is Stop.DIVERGED:
-            notes.append("The step sizes are those published for one kind of victim; take smaller ones.")
+        }
+        if stop is Stop.DIVERGED:
+            notes["steps"] = "The step sizes are those published for one kind of victim; take smaller ones."
         if span.left_out:
-            notes.append(f"Left out, as their initial weights are not known: {', '.join(span.left_out)}.")
+            notes["left out"] = f"Left out, as their initial weights are not known: {', '.join(span.left_out)}."
         if span.hides_norms:
-            notes.append("Norms: gradients scale with the sample, so only directions are recovered.")
+            notes["norms"] = "Norms: gradients scale with the sample, so only directions are recovered."
         unused = [name for name in ("samples", "norm", "subspace") if getattr(target.knowledge, name) is not None]
         if unused:
-            notes.append(f"Known, but of no use to this attack: {', '.join(unused)}.")
-        if search.bounds is not None:
-            notes.append("Pixels: the known range was used.")
-        return notes + self.notes(target, search)
+            notes["unused"] = f"Known, but of no use to this attack: {', '.join(unused)}."
+        if match.bounds is not None:
+            notes["pixels"] = "Pixels: the known range was used."
+        return notes | self.notes(target, match)
+
+
+@dataclass(frozen=True)
+class _Matched(SearchResult):
+    """Candidates, and the weights that their coefficients are made from."""
+
+    weights: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+
+
+@dataclass(frozen=True)
+class _MatchingState:
+    """Everything that the next step depends on.
+
+    Attributes:
+        values: "samples" (m, d) and "weights" (m,) or (m, k).
+        buffers: of the optimiser, for each value.
+        step: updates made.
+        objective: at the values, for its gradient.
+    """
+
+    values: dict[str, torch.Tensor]
+    buffers: dict[str, dict[str, torch.Tensor]]
+    step: int = 0
+    objective: torch.Tensor | None = field(default=None, metadata=NOT_SAVED)
+
+
+class _MatchingSearch(Search[_MatchingState]):
+    state_type = _MatchingState
+
+    def __init__(self, attack: GradientMatching, problem: Problem, match: Match, count: int) -> None:
+        assert problem.num_samples is not None
+        # Passes are counted in applications to the samples sought.
+        self.problem, self.count, self._attack, self._match = problem, problem.num_samples, attack, match
+        self._candidates = count
+        self._half = count * match.span.passes_per_step // 2  # the loss costs as much as its gradient
+
+    def begin(self, generator: torch.Generator) -> _MatchingState:
+        """The method's own start."""
+        span, drawn = self._match.span, self._attack.start(self._match, self._candidates, generator)
+        values = {name: value.to(span.device, span.dtype) for name, value in drawn.items()}
+        return self.restore(_MatchingState(values, {name: {} for name in values}))
+
+    def restore(self, state: _MatchingState) -> _MatchingState:
+        """Evaluates the objective."""
+        values = {name: value.detach().requires_grad_() for name, value in state.values.items()}
+        self._count_half()
+        return replace(state, values=values, objective=self._attack.objective(self._match, values, state.step))
+
+    def where(self, state: _MatchingState) -> Where:
+        """Steps made."""
+        recorded = is_recorded(state.step) and self._loss(state) < _DIVERGED
+        return Where(state.step, self._attack.max_steps, self._loss(state), recorded)
+
+    def finished(self, state: _MatchingState) -> Stop | None:
+        """By divergence, tolerance or the number of steps."""
+        loss = self._loss(state)
+        ends = {
+            Stop.DIVERGED: not loss < _DIVERGED,
+            Stop.CONVERGED: loss <= self._attack.tolerance,
+            Stop.STEP_LIMIT: state.step >= self._attack.max_steps,
+        }
+        return next((why for why, holds in ends.items() if holds), None)
+
+    def advance(self, state: _MatchingState, session: Session) -> _MatchingState | SearchResult:
+        """One step of the optimiser; if it diverges, the candidates before it."""
+        assert state.objective is not None
+        gradients = torch.autograd.grad(state.objective, list(state.values.values()))
+        self._count_half()
+        values = {name: value.detach().clone() for name, value in state.values.items()}
+        optimiser = self._attack.optimiser(values)
+        for (name, value), gradient in zip(values.items(), gradients, strict=True):
+            value.grad = gradient
+            optimiser.state[value] = {key: buffer.clone() for key, buffer in state.buffers[name].items()}
+        optimiser.step()
+        buffers = {name: dict(optimiser.state[value]) for name, value in values.items()}
+        after = self.restore(_MatchingState(values, buffers, state.step + 1))
+        return after if self._loss(after) < _DIVERGED else self.give_up(state, Stop.DIVERGED, session)
+
+    def give_up(self, state: _MatchingState, stop: Stop, session: Session) -> SearchResult:
+        """The candidates as they are."""
+        samples, weights = state.values["samples"].detach(), state.values["weights"].detach()
+        return _Matched(samples, self.count, stop, self.problem, 1, state.step, weights=weights)
+
+    def _loss(self, state: _MatchingState) -> float:
+        assert state.objective is not None
+        return float(state.objective.detach()) / self._match.span.squared_norm
+
+    def _count_half(self) -> None:
+        self.problem.features.count(self._half)
 
 
 def outside(samples: torch.Tensor, bounds: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:

@@ -1,39 +1,25 @@
-"""Retracing a two-layer network's training: what features drifted by, from candidates and known initial weights.
+"""Retracing a two-layer network's training: the effect of feature drift, from candidates and known initial weights.
 
-Gradient descent from known weights on the candidates themselves gives a displacement M(X) of the head. For the true
-samples it is Theta. What M has outside the span of the features at X is what drift put there; with it taken out of
-Theta, the span equation is solved again, and so on: at the true samples nothing moves any more.
+Gradient descent from the known weights on the candidates X gives a displacement M(X) of the head. For the true samples
+it is Theta. The part of M outside the span of the features at X is due to drift. It is subtracted from Theta, the span
+equation is solved again, and so on; the true samples are a fixed point.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import one_hot
 
-from exhume.attacks.base import Problem
+from exhume.attacks._base.problem import Problem
+from exhume.attacks._base.session import Session
+from exhume.equation.span import SpanPoint
 from exhume.features import FeatureMap
 from exhume.networks import TwoLayer
-from exhume.solvers import Inner, Patience, levenberg_marquardt, onto_sphere
-from exhume.span import Point, Span
+from exhume.solvers import FixedNorm, levenberg_marquardt
 from exhume.training import train
-
-_ROUNDS = 16
-# A round must bring the residual down to this share, or the retracing ends.
-_FALL = 0.9
-# The retraced equation must fit better by this factor of the residual, or training was not like that.
-_MUST_FALL = 0.8
-_PATIENCE = Patience(10, 1e-11, window=2, fall=0.9)
-_INNER = Inner(40, 0.01)
-_RIDGE = 1e-11
-# Steps of a simulated training: as many as the budget allows, within these limits.
-_LEAST_STEPS, _MOST_STEPS = 100, 100_000
-# Steps of the retraced descent, in units of the stable one that `train` chooses by itself; the next is tried as long as
-# the path comes nearer to the one that was taken.
-_STEPS = (1.0, 0.2, 0.04)
 
 
 @dataclass(frozen=True)
@@ -55,13 +41,13 @@ class Start:
 
 @dataclass(frozen=True)
 class Retraced:
-    """Where retracing led.
+    """What retracing found.
 
     Attributes:
         samples: (n, r) coordinates.
-        displacement: Theta less what drift put outside the span.
+        displacement: Theta without the part that is due to drift.
         residual: relative, of that equation.
-        errors: for every sample what may be left of its error.
+        errors: for every sample the relative error that may be left.
         rounds: how many simulated trainings.
     """
 
@@ -77,102 +63,99 @@ class _Trial:
     samples: torch.Tensor
     displacement: torch.Tensor
     residual: float
+    step_size: float  # of the simulated training
 
 
 class Retracing:
-    """Solves the span equation with the drift of simulated trainings taken out.
+    """Solves the span equation for Theta without the drift of simulated trainings.
 
     Args:
         problem: inside a subspace, with features at both ends of training.
-        trained: the features of the trained body, with the derivatives that tell where to go next if those do not.
         start: the initial weights.
-        watch: called after every accepted step of the solver.
-        max_passes: budget; what comes after it is not begun.
+        session: records the steps.
+        max_passes: budget; no round is begun after it is spent.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        trained: FeatureMap,
-        start: Start,
-        watch: Callable[[Point], bool],
-        max_passes: float,
-    ) -> None:
-        self._problem, self._start, self._watch = problem, start, watch
-        self._ends, self._trained = problem.features.with_dtype(torch.float64), trained.with_dtype(torch.float64)
+    def __init__(self, problem: Problem, start: Start, session: Session, max_passes: float) -> None:
+        self._problem, self._start, self._session = problem, start, session
+        self._tuning = problem.tuning.retrace
+        self._ends = problem.features.with_dtype(torch.float64)
+        self._trained = problem.target.features.with_dtype(torch.float64)
         self._theta = problem.target.displacement.double()
-        self._span = problem.span(self._ends, self._theta, ridge=_RIDGE)
-        self._rounds, self._stable = 0, 0.0
-        self._most_passes = problem.features.ledger.passes + max_passes
+        self._equation = problem.equation(self._ends, self._theta, ridge=self._tuning.ridge)
+        self._rounds = 0
+        self._most_passes = session.passes() + max_passes
 
     def __call__(self, samples: torch.Tensor) -> Retraced | None:
         """Retraces from samples that nearly solve the equation; None if that does not make it fit better."""
-        first = self._span.at(self._normed(samples.double()))
-        best: _Trial | None = None
-        for share in _STEPS:
-            found = self._follow(first.samples if best is None else best.samples, share)
-            if best is not None and found.residual >= best.residual:
-                break
-            best = found
+        first = self._equation.at(self._normed(samples.double()))
+        best = self._follow(first.samples, None)
+        stable = best.step_size
+        # Shorter steps than the stable one are tried as long as they lower the residual.
+        for share in (self._tuning.finer, self._tuning.finer**2):
             if self._spent():
                 break
-        assert best is not None
-        if not best.residual < _MUST_FALL * math.sqrt(first.loss):
+            found = self._follow(best.samples, share * stable)
+            if found.residual >= best.residual:
+                break
+            best = found
+        if not best.residual < self._tuning.max_left_in_all * math.sqrt(first.loss):
             return None
         return Retraced(best.samples, best.displacement, best.residual, self._errors(first, best), self._rounds)
 
-    def _follow(self, samples: torch.Tensor, share: float) -> _Trial:
-        best = self._evaluate(samples, share)
-        for _ in range(_ROUNDS):
-            nearest = self._next(best, share)
-            fell = nearest.residual < _FALL * best.residual
+    def _follow(self, samples: torch.Tensor, step_size: float | None) -> _Trial:
+        """Rounds of simulated trainings with this step size, or with the stable one that `train` chooses."""
+        best = self._evaluate(samples, step_size)
+        for _ in range(self._tuning.rounds):
+            nearest = self._next(best, step_size)
+            fell = nearest.residual < self._tuning.max_left * best.residual
             if nearest.residual < best.residual:
                 best = nearest
             if not fell or self._spent():
                 break
         return best
 
-    def _next(self, trial: _Trial, share: float) -> _Trial:
-        """The best place that a step leads to: whole, and if that does not help, in part; with either derivative."""
+    def _next(self, trial: _Trial, step_size: float | None) -> _Trial:
+        """Solves the span equation with either feature map and moves towards the solution.
+
+        All the way, then half, then a fifth, until the residual falls enough; returns the best of all that were tried.
+        """
         goals = [self._normed(self._solve(features, trial)) for features in (self._ends, self._trained)]
         nearest = trial
         for part in (1.0, 0.5, 0.2):
-            tries = [self._evaluate(torch.lerp(trial.samples, goal, part), share) for goal in goals]
-            nearest = min(tries, key=lambda each: each.residual)
-            if nearest.residual < _FALL * trial.residual or self._spent():
+            tries = [self._evaluate(torch.lerp(trial.samples, goal, part), step_size) for goal in goals]
+            nearest = min(nearest, *tries, key=lambda each: each.residual)
+            if nearest.residual < self._tuning.max_left * trial.residual or self._spent():
                 break
         return nearest
 
     def _spent(self) -> bool:
-        return self._problem.features.ledger.passes > self._most_passes
+        return self._session.passes() > self._most_passes
 
-    def _evaluate(self, samples: torch.Tensor, share: float) -> _Trial:
-        """The drift that training on the samples would have made, taken out."""
+    def _evaluate(self, samples: torch.Tensor, step_size: float | None) -> _Trial:
+        """Theta without the drift that training on these samples would cause, and the residual."""
         samples = self._normed(samples)
-        point = self._span.at(samples)
-        simulated = self._simulate(samples, share)
-        outside = self._span.project(point, simulated)
+        point = self._equation.at(samples)
+        simulated, step_size = self._simulate(samples, step_size)
+        outside = self._equation.project(point, simulated)
         displacement = self._theta - outside
-        left = self._span.project(point, displacement)
-        residual = math.sqrt(float(left.square().sum()) / self._span.squared_norm)
-        return _Trial(samples, displacement, residual)
+        left = self._equation.project(point, displacement)
+        residual = math.sqrt(float(left.square().sum()) / self._equation.squared_norm)
+        return _Trial(samples, displacement, residual, step_size)
 
     def _solve(self, features: FeatureMap, trial: _Trial) -> torch.Tensor:
-        span = Span(
-            features,
-            trial.displacement,
-            ridge=_RIDGE,
-            squared_norm=self._span.squared_norm,
-            fixed=self._problem.known_features(features),
+        equation = self._problem.equation(
+            features, trial.displacement, ridge=self._tuning.ridge, squared_norm=self._equation.squared_norm
         )
-        radius = None if self._problem.norms_open else self._problem.radius
-        rows = trial.samples if radius is None else onto_sphere(trial.samples, radius)
+        norms = self._problem.norms
+        rows = norms.retract(trial.samples)
+        tuning, record = self._tuning, self._session.record
         return levenberg_marquardt(
-            span, rows, _PATIENCE, radius=radius, inner=_INNER, damping=1e-3, least_damping=1e-10, watch=self._watch
-        ).samples
+            equation, rows, norms, tuning.rule, cg=tuning.cg, damping=tuning.damping, should_stop=record
+        ).point.samples
 
-    def _simulate(self, samples: torch.Tensor, share: float) -> torch.Tensor:
-        """The displacement of the head that gradient descent on the samples ends with, (k, h)."""
+    def _simulate(self, samples: torch.Tensor, step_size: float | None) -> tuple[torch.Tensor, float]:
+        """The displacement (k, h) of the head by gradient descent on the samples, and the step size that was used."""
         start, known = self._start, self._problem.target.knowledge.samples
         rows = samples if known is None else torch.cat([samples, known.to(samples)])
         labels = self._labels(rows)
@@ -180,26 +163,22 @@ class Retracing:
         with torch.no_grad():
             network.first.weight.copy_(start.first)
             network.head.weight.copy_(start.head)
-        options = {"stable": True} if share == 1.0 else {"step_size": share * self._stable}
-        ledger, cost = self._problem.features.ledger, (len(rows) + 3 * start.head.shape[0]) / self._full_dim
-        affordable = round((self._most_passes - ledger.passes) * ledger.unit_rows / (len(rows) * cost))
-        steps = min(_MOST_STEPS, max(_LEAST_STEPS, affordable))
+        options = {"stable": True} if step_size is None else {"step_size": step_size}
+        inputs = len(rows) + 3 * start.head.shape[0]  # of a step's products with the features, in the Gram matrix
+        full_dim = self._ends.input_dim * start.input_scale**2
+        left = (self._most_passes - self._session.passes()) * len(samples) * full_dim
+        affordable = round(left / (len(rows) * inputs))
+        steps = min(self._tuning.most_steps, max(self._tuning.least_steps, affordable))
         trained = train(network, start.input_scale * rows, labels, max_steps=steps, **options)
-        if share == 1.0:
-            self._stable = trained.step_size
         self._rounds += 1
-        ledger.add(trained.steps * len(rows) * cost, self._ends.num_features)
-        return network.head.weight.detach() - start.head.double()
-
-    @property
-    def _full_dim(self) -> float:
-        return self._ends.input_dim * self._start.input_scale**2
+        self._problem.features.counter.add(trained.steps * len(rows), self._ends.num_features, inputs)
+        return network.head.weight.detach() - start.head.double(), trained.step_size
 
     def _outputs(self, rows: torch.Tensor) -> torch.Tensor:
         return self._problem.target.outputs(self._trained.forward(rows))
 
     def _labels(self, rows: torch.Tensor) -> torch.Tensor:
-        """What the network was taught, taken for what it outputs: named by the alphabet if that is known."""
+        """Labels of the training: the network's outputs, rounded to the label alphabet if that is known."""
         outputs, alphabet = self._outputs(rows), self._problem.target.knowledge.label_alphabet
         if alphabet == "one-hot":
             outputs = one_hot(outputs.argmax(1), outputs.shape[1]).to(outputs)
@@ -211,15 +190,15 @@ class Retracing:
         """Samples at the norms that known labels give homogeneous features, or at the known norm."""
         knowledge, symmetry = self._problem.target.knowledge, self._ends.symmetry
         if knowledge.norm is not None:
-            return onto_sphere(samples, knowledge.norm)
+            return FixedNorm(knowledge.norm).retract(samples)
         if symmetry.identifies_norm or knowledge.label_alphabet is None:
             return samples
         sizes = self._outputs(samples)
         sizes = sizes.amax(1) if knowledge.label_alphabet == "one-hot" else sizes[:, 0].abs()
         return samples / sizes.clamp_min(1e-3)[:, None]
 
-    def _errors(self, before: Point, after: _Trial) -> tuple[float, ...]:
-        """What is left of the correction, and what outputs off the labels say of norms that were read off them."""
+    def _errors(self, before: SpanPoint, after: _Trial) -> tuple[float, ...]:
+        """Share of the residual that is left x change of the sample, and the error of norms that come from outputs."""
         left = after.residual / math.sqrt(before.loss)
         sizes = torch.linalg.vector_norm(after.samples, dim=1)
         change = torch.linalg.vector_norm(after.samples - before.samples, dim=1) / sizes

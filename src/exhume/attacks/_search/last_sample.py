@@ -1,8 +1,8 @@
 """The last sample of an informed adversary under relu, by linear programming.
 
 If all samples but one are known, Theta = sum_j c_j phi(x_j) + a relu(V x) is one-sided beyond the known part: the rest
-has the sign of a wherever the sample is active, and is zero elsewhere. The c that leave least on one side are a linear
-program; what they leave is linear in x on the coordinates where it is not zero.
+has the sign of a wherever the sample is active, and is zero elsewhere. The c with the smallest one-sided rest solve a
+linear program; the rest is linear in x on the coordinates where it is not zero.
 """
 
 from __future__ import annotations
@@ -10,31 +10,30 @@ from __future__ import annotations
 import torch
 from scipy.optimize import linprog
 
-from exhume.features import CountedFeatures
-from exhume.span import Span
-
-# Numbers in the linear program up to which it takes seconds.
-_MOST_NUMBERS = 2_000_000
-_MOST_INPUTS = 4096
-# Share of the largest rest below which a coordinate counts as inactive.
-_INACTIVE = 1e-5
+from exhume.attacks._base.search_tuning import LastSampleTuning
+from exhume.attacks._search.spectral import is_one_layer
+from exhume.equation.span import Span
 
 
-def applies(span: Span) -> bool:
+def applies(span: Span, tuning: LastSampleTuning) -> bool:
     """Whether there is one output, a known sample at least, relu, and a size that a linear program takes."""
     features, fixed = span.features, span.fixed
-    if fixed is None or span.num_outputs != 1 or not isinstance(features, CountedFeatures) or not features.is_row_map:
+    if fixed is None or span.num_outputs != 1 or not is_one_layer(features):
         return False
     plain = features.activation.name == "relu" and not features.has_offset
-    few = fixed.shape[0] * features.num_features <= _MOST_NUMBERS
-    return plain and few and features.input_dim <= _MOST_INPUTS
+    few = fixed.shape[0] * features.num_features <= tuning.most_numbers
+    return plain and few and features.input_dim <= tuning.most_inputs
 
 
-def last_sample(span: Span, side: int) -> torch.Tensor | None:
-    """The sample (1, d) whose coefficient has the sign `side`, up to its norm; None if there is none."""
+def last_sample(span: Span, side: int, inactive: float) -> torch.Tensor | None:
+    """The sample (1, d) whose coefficient has the sign `side`, up to its norm; None if there is none.
+
+    Args:
+        inactive: share of the largest rest below which a coordinate counts as inactive.
+    """
     features, fixed = span.features, span.fixed
     assert fixed is not None
-    assert isinstance(features, CountedFeatures)
+    assert is_one_layer(features)
     theta = side * span.coordinates.gather(span.displacement[0].double())
     known = span.coordinates.gather(fixed.double())
     scale = float(theta.abs().max()) or 1.0
@@ -44,11 +43,11 @@ def last_sample(span: Span, side: int) -> torch.Tensor | None:
     if answer.status != 0:
         return None
     rest = theta / scale - torch.from_numpy(answer.x).to(known) @ known
-    active = (rest > _INACTIVE * float(rest.abs().max())).nonzero().squeeze(1)
+    active = (rest > inactive * float(rest.abs().max())).nonzero().squeeze(1)
     if not len(active):
         return None
     rows = features.with_dtype(torch.float64).subset(active)
     moment = rows.second_moment()
     moment.diagonal().add_(1e-12 * moment.diagonal().mean())
-    here = rows.coordinates.held
-    return torch.linalg.solve(moment, rows.pull_back(rest[active][here][None]).T).T.to(features.dtype)
+    here = rows.coordinates.local_indices
+    return torch.linalg.solve(moment, rows.rmatvec(rest[active][here][None]).T).T.to(features.dtype)

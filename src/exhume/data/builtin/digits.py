@@ -1,4 +1,4 @@
-"""The room of small pictures: the 8x8 digits that come with scikit-learn."""
+"""The 8x8 digits that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits as read_digits
 
-from exhume.data.checks import one_of, whole_number
 from exhume.data.classes import Classes, class_targets, describe_targets, resolve_classes, split_per_class
-from exhume.data.dataset import Dataset
-from exhume.data.pictures import picture_dataset
-from exhume.data.sources import DataSource
+from exhume.data.dataset import Dataset, Selection, picture_dataset
+from exhume.data.registry import SHIPPED, data_set
 from exhume.errors import InputError
+from exhume.support.validation import one_of, whole_number
 
 LABELS = ("sign", "one-hot")
 _NAMES = tuple("0123456789")
@@ -19,6 +18,7 @@ _NAMES = tuple("0123456789")
 _LARGEST_VALUE = 16
 
 
+@data_set("digits", "1,797 handwritten digits of 8x8 pixels", SHIPPED)
 def load_digits(
     samples: int = 20,
     classes: Classes | None = None,
@@ -52,9 +52,8 @@ def load_digits(
             f"The first {samples // len(chosen)} of each digit {chosen} of scikit-learn's load_digits, in that order"
         )
     targets, label_words = _targets(digits[rows], chosen, labels)
-    return picture_dataset(
-        "digits", pixels[rows], pixels[others], targets, f"{words}, {label_words}", mode=standardise, norm=norm
-    )
+    selection = Selection("digits", pixels[rows], pixels[others], targets, f"{words}, {label_words}")
+    return picture_dataset(selection, standardise, norm)
 
 
 def _read() -> tuple[torch.Tensor, np.ndarray]:
@@ -77,12 +76,3 @@ def _targets(digits: np.ndarray, chosen: list[int], labels: str) -> tuple[torch.
     positions = [chosen.index(int(digit)) for digit in digits]
     targets = class_targets(positions, labels, columns=chosen, width=10)
     return targets, describe_targets(targets, [f"digit {digit}" for digit in chosen])
-
-
-SOURCE = DataSource(
-    name="digits",
-    summary="1,797 handwritten digits of 8x8 pixels",
-    load=load_digits,
-    locate=lambda: "shipped with scikit-learn",
-    how_to_get="nothing to get",
-)

@@ -1,4 +1,4 @@
-"""The synthetic room: inputs uniform on the sphere of radius sqrt(d), labels of a random linear teacher."""
+"""Synthetic data: inputs uniform on the sphere of radius sqrt(d), labels of a random linear teacher."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import math
 
 import torch
 
-from exhume.data.checks import one_of, whole_number
 from exhume.data.dataset import Dataset
-from exhume.data.sources import DataSource
+from exhume.data.registry import data_set
 from exhume.errors import InputError
-from exhume.randomness import generator_for
+from exhume.support.randomness import generator_for
+from exhume.support.validation import one_of, whole_number
 
 LABELS = ("real", "sign")
 # Section 5 of the paper: label noise of variance 0.25.
 _NOISE_STD = 0.5
 
 
+@data_set("sphere", "synthetic: uniform on the sphere of radius sqrt(d), linear teacher", "generated from a seed")
 def load_sphere(
     dim: int = 100, samples: int = 20, labels: str = "real", subspace_dim: int | None = None, seed: int = 0
 ) -> Dataset:
@@ -63,12 +64,3 @@ def _on_sphere(rows: int, dim: int, generator: torch.Generator, basis: torch.Ten
         gaussian = gaussian @ basis.T @ basis
     rows_on_sphere: torch.Tensor = gaussian * (math.sqrt(dim) / gaussian.norm(dim=1, keepdim=True))
     return rows_on_sphere
-
-
-SOURCE = DataSource(
-    name="sphere",
-    summary="synthetic: uniform on the sphere of radius sqrt(d), linear teacher",
-    load=load_sphere,
-    locate=lambda: "generated from a seed",
-    how_to_get="nothing to get",
-)

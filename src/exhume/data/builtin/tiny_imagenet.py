@@ -1,4 +1,4 @@
-"""The Tiny-ImageNet room: 64x64 pictures of 200 classes from the official folder."""
+"""Tiny-ImageNet: 64x64 pictures of 200 classes from the official folder."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 
 import torch
 
-from exhume.data.checks import one_of, whole_number
-from exhume.data.classes import LABELS, Classes, class_targets, describe_targets, resolve_classes, split_per_class
-from exhume.data.dataset import Dataset
-from exhume.data.locations import data_home, missing_data, resolve_home
-from exhume.data.pictures import picture_dataset, read_pictures, shrink
-from exhume.data.sources import DataSource
+from exhume.data.classes import Classes, class_targets, describe_targets, resolve_classes, split_per_class
+from exhume.data.dataset import Dataset, Selection, picture_dataset
+from exhume.data.registry import data_set, find_data, numbered_files
+from exhume.data.user.images import read_pictures, shrink
 from exhume.errors import DataError
 
 FOLDER = "tiny-imagenet-200"
@@ -20,6 +18,17 @@ _SIDE = 64
 _HOW_TO_GET = "unpack http://cs231n.stanford.edu/tiny-imagenet-200.zip there"
 
 
+def _find_folder(home: Path) -> Path | None:
+    folder = home / FOLDER
+    return folder if (folder / "wnids.txt").is_file() else None
+
+
+@data_set(
+    "tiny-imagenet",
+    "100,000 colour pictures of 64x64 pixels in 200 classes; the training split is used",
+    _find_folder,
+    _HOW_TO_GET,
+)
 def load_tiny_imagenet(
     classes: Classes = (2, 116),
     per_class: int = 10,
@@ -45,23 +54,21 @@ def load_tiny_imagenet(
         size: a divisor of 64 for area-averaged images; default 64.
         home: folder that holds tiny-imagenet-200; default `data_home()`.
     """
-    whole_number("per_class", per_class)
-    one_of("labels", labels, LABELS)
-    folder = _folder(resolve_home(home))
+    folder = find_data(_find_folder, home, f"Tiny-ImageNet ({FOLDER}/wnids.txt)", _HOW_TO_GET)
     names = _read_names(folder)
     chosen = resolve_classes(classes, names)
     groups = {names[index]: _image_paths(folder, names[index]) for index in chosen}
     split = split_per_class(groups, per_class, folder)
-    targets = class_targets(split.positions, labels, columns=range(len(chosen)), width=len(chosen))
+    targets = class_targets(split.positions, labels, columns=range(len(chosen)))
     words = [f"{index} ({names[index]})" for index in chosen]
-    selection = (
+    protocol = (
         f"The first {per_class} images (by file number) of each class {', '.join(words)} of the Tiny-ImageNet training "
         f"split, {describe_targets(targets, words)}"
     )
     if size not in (None, _SIDE):
-        selection += f", area-averaged to {size}x{size}"
+        protocol += f", area-averaged to {size}x{size}"
     members, others = (shrink(_read(paths), size) for paths in (split.members, split.others))
-    return picture_dataset("tiny-imagenet", members, others, targets, selection, mode=standardise, norm=norm)
+    return picture_dataset(Selection("tiny-imagenet", members, others, targets, protocol), standardise, norm)
 
 
 def _read(paths: list[Path]) -> torch.Tensor:
@@ -69,13 +76,6 @@ def _read(paths: list[Path]) -> torch.Tensor:
     if paths and tuple(pictures.shape[2:]) != (_SIDE, _SIDE):
         raise DataError(f"{paths[0]} is {pictures.shape[2]}x{pictures.shape[3]}; valid: {_SIDE}x{_SIDE}")
     return pictures
-
-
-def _folder(home: Path) -> Path:
-    folder = home / FOLDER
-    if not (folder / "wnids.txt").is_file():
-        raise missing_data("Tiny-ImageNet", f"{FOLDER}/wnids.txt", home, _HOW_TO_GET)
-    return folder
 
 
 def _read_names(folder: Path) -> list[str]:
@@ -97,20 +97,4 @@ def _image_paths(folder: Path, wnid: str) -> list[Path]:
     images = folder / "train" / wnid / "images"
     if not images.is_dir():
         raise DataError(f"class {wnid}: {images} does not exist; {_HOW_TO_GET}")
-    pattern = re.compile(rf"{wnid}_(\d+)\.JPEG")
-    matches = [match for path in images.iterdir() if (match := pattern.fullmatch(path.name))]
-    return [images / match.string for match in sorted(matches, key=lambda match: int(match.group(1)))]
-
-
-def _locate() -> str | None:
-    folder = data_home() / FOLDER
-    return str(folder) if (folder / "wnids.txt").is_file() else None
-
-
-SOURCE = DataSource(
-    name="tiny-imagenet",
-    summary="100,000 colour pictures of 64x64 pixels in 200 classes; the training split is used",
-    load=load_tiny_imagenet,
-    locate=_locate,
-    how_to_get=_HOW_TO_GET,
-)
+    return numbered_files(images, rf"{wnid}_(\d+)\.JPEG")

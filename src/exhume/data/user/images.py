@@ -1,4 +1,4 @@
-"""Pictures: reading image files, shrinking, and the last steps that every image data set shares."""
+"""The user's own pictures: a folder of image files, and reading of single files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import numpy as np
 import torch
 from PIL import Image
 
-from exhume.data.checks import whole_number
-from exhume.data.dataset import NORM_WORDS, ChannelStatistics, Dataset, rescale_rows, standardise
+from exhume.data.classes import Classes, class_targets, describe_targets, random_signs, resolve_classes, split_per_class
+from exhume.data.dataset import Dataset, Selection, picture_dataset
+from exhume.data.registry import user_data
 from exhume.errors import DataError, InputError, brief
+from exhume.support.validation import whole_number
+
+_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+
 
 _MODES = {1: "L", 3: "RGB"}
 # Pillow goes by a file's content, not its name, and would hand some formats to other programs.
@@ -19,33 +24,75 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 # A small file may claim a huge picture.
 _MOST_PIXELS = 2**26
 
-_STANDARDISATION_WORDS = {
-    "subset": "standardised by one scalar mean and one scalar unbiased standard deviation over the whole subset",
-    "channel": "standardised per channel by the statistics of the full training split",
-    "none": "raw pixels in [0, 1]",
-}
 
-
-def picture_dataset(
-    name: str,
-    members: torch.Tensor,
-    others: torch.Tensor,
-    labels: torch.Tensor,
-    selection: str,
-    *,
-    mode: str,
-    norm: str,
-    channel_statistics: ChannelStatistics | None = None,
+@user_data("folder", "your own image files: one subfolder per class, or flat")
+def load_folder(
+    path: str | Path,
+    classes: Classes = "all",
+    per_class: int | None = None,
+    labels: str = "auto",
+    standardise: str = "subset",
+    norm: str = "keep",
+    size: int | None = None,
+    channels: int = 3,
+    seed: int = 0,
 ) -> Dataset:
-    """Standardises selected pixels (n, C, H, W) in [0, 1] and the others with the same statistics.
+    """Reads the images of a folder in the order of their file names.
 
-    `selection` is the protocol's beginning: which samples, in which order, with which labels.
+    Args:
+        path: the folder; one subfolder per class, or images only (flat).
+        classes: subfolders by name or by index in alphabetical order; a flat folder has none to choose.
+        per_class: training images of each subfolder (of the whole folder, if flat); the next as many are the
+            non-members. None trains on all.
+        labels: as for cifar10, one-hot with a column per chosen class. A flat folder gets random +-1 from `seed`.
+        standardise: "subset" or "none".
+        norm: "keep", or "sphere" for rows of norm sqrt(d).
+        size: brings all images to size x size by area; without it all must have one size.
+        channels: 3 for colour, 1 for grey.
+        seed: of the random labels of a flat folder; nothing else uses it.
     """
-    inputs, picture = standardise(members, mode, channel_statistics)
-    non_members = picture.to_vectors(others.reshape(-1, *picture.shape))
-    protocol = f"{selection}, flattened to d = {inputs.shape[1]}, {_STANDARDISATION_WORDS[mode]}"
-    inputs, non_members = rescale_rows(inputs, norm), rescale_rows(non_members, norm)
-    return Dataset(name, inputs, labels, non_members, picture, f"{protocol}{NORM_WORDS[norm]}.")
+    folder = Path(path).expanduser()
+    groups = _groups(folder)
+    flat = list(groups) == [""]
+    if flat and (classes != "all" or labels != "auto"):
+        raise InputError(f"{folder} is flat: it has no classes to choose or label; valid: classes 'all', labels 'auto'")
+    names = list(groups)
+    chosen = [names[index] for index in resolve_classes(classes, names)]
+    split = split_per_class({name: groups[name] for name in chosen}, per_class, folder)
+    count = len(split.members)
+    if flat:
+        targets = random_signs(count, seed)
+        words = f"The first {count} images of the folder {folder}, random labels +-1 from seed {seed}"
+    else:
+        targets = class_targets(split.positions, labels, columns=range(len(chosen)))
+        which = "All" if per_class is None else f"The first {per_class}"
+        label_words = describe_targets(targets, chosen)
+        words = f"{which} images of each subfolder {', '.join(chosen)} (in that order) of {folder}, {label_words}"
+    pixels = read_pictures(split.members + split.others, channels, size)
+    words += "" if size is None else f", area-averaged to {size}x{size}"
+    return picture_dataset(Selection("folder", pixels[:count], pixels[count:], targets, words), standardise, norm)
+
+
+def _groups(folder: Path) -> dict[str, list[Path]]:
+    """The image files of each subfolder that has any; of a flat folder under the name ""."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; give `path` a folder of images or of one subfolder per class")
+    images = _images(folder)
+    subfolders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    groups = {subfolder.name: found for subfolder in subfolders if (found := _images(subfolder))}
+    if images and groups:
+        raise DataError(f"{folder} holds images ({images[0].name}) beside class subfolders; valid: one or the other")
+    if not images and not groups:
+        raise DataError(f"{folder} holds no images; valid endings: {', '.join(sorted(_SUFFIXES))}")
+    return groups or {"": images}
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in _SUFFIXES and path.is_file() and not path.name.startswith(".")
+    )
 
 
 def shrink(pixels: torch.Tensor, size: int | None) -> torch.Tensor:

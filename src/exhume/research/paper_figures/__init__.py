@@ -1,30 +1,21 @@
-"""The figures of the paper, one module each, and those beyond it.
+"""The figures of the paper and some beyond it, in five modules.
 
-A new figure is one file with a `FIGURE` (see `base.py`) and its name in `_MODULES`.
+A new figure is an entry in figures.yaml (words and grids) and one in the `FIGURES` of a module (drawing and findings):
+thresholds, images, networks, descent_options or beyond.
 """
 
 from __future__ import annotations
 
-import importlib
-
 from exhume.errors import InputError
-from exhume.figures.base import SCALES, Figure, Scale, ScaleName
+from exhume.research.paper_figures import beyond, descent_options, images, networks, thresholds
+from exhume.research.paper_figures.definition import SCALES, Figure, Scale, ScaleName
 
-_MODULES: tuple[str, ...] = (
-    *(f"fig{number:02}" for number in range(1, 18)),
-    "threshold",
-    "phase",
-    "subspace_dimension",
-    "precision",
-)
+_IN_THE_PAPER = (*thresholds.FIGURES, *images.FIGURES, *networks.FIGURES, *descent_options.FIGURES)
 
-
-def _load() -> dict[str, Figure]:
-    found = [importlib.import_module(f"exhume.figures.{module}").FIGURE for module in _MODULES]
-    return {figure.name: figure for figure in found}
-
-
-FIGURES: dict[str, Figure] = _load()
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (*sorted(_IN_THE_PAPER, key=lambda each: int(each.name.removeprefix("fig"))), *beyond.FIGURES)
+}
 
 
 def find(name: str) -> tuple[Figure, ...]:

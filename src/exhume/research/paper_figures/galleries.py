@@ -1,8 +1,8 @@
-"""Galleries of a figure: true pictures, below them what each attack recovered, the error under every picture."""
+"""Galleries of a figure: true pictures, below them the recovered ones of each attack with their errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,25 +10,26 @@ import safetensors.torch
 import torch
 from matplotlib.figure import Figure
 
-from exhume import drawing
-from exhume.figures.statistics import done, method_of
-from exhume.figures.style import GREY, name_of
+from exhume.research.paper_figures.statistics import done, grouped, method_name
+from exhume.research.paper_figures.style import GREY
+from exhume.scoring import gallery as images
 
 if TYPE_CHECKING:
-    from exhume.sweep.record import Record
+    from exhume.sweep.store import Record
 
 Signs = Literal["turned", "as found"]
 _MARGIN = 1.3  # inches for the names of rows
+_MOST = 20  # true pictures
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one cell recovered, by the true pictures that it is matched to.
+    """The pictures that one cell recovered, matched to true pictures.
 
     Attributes:
         truth: the true pictures (q, C, H, W) in [0, 1].
         recovered: (q, C, H, W).
-        words: under each of them.
+        words: the text under each of them.
         extras: (e, C, H, W) rows beyond the number of samples.
     """
 
@@ -49,7 +50,6 @@ def gallery(
     *,
     signs: Signs = "turned",
     columns: int = 10,
-    most: int = 20,
     extras: bool = False,
     title: str = "",
     rows: Callable[[Record], str] | None = None,
@@ -60,49 +60,55 @@ def gallery(
     truth's; a true picture that a cell has no match for leaves its place empty.
 
     Args:
-        signs: "turned" draws every match with the true sign; "as found" as it came out, a wrong sign is told.
-        most: true pictures at most.
+        signs: "turned" draws every match with the true sign; "as found" with the sign that the attack returned, and the
+            words under it name a wrong one.
         extras: whether rows beyond the number of samples are drawn too, at the end.
         rows: the name of a cell's row; its attack if left out.
     """
-    found = rows_of(records, signs, rows or (lambda record: name_of(method_of(record))))
+    found = rows_of(records, signs, rows or method_name)
     if not found:
         return _nothing(title)
     everything = list({_key(picture): picture for row in found for picture in row.truth}.items())
-    truth = everything[:most]
+    truth = everything[:_MOST]
     if len(truth) < len(everything):
         title = f"{title} ({len(truth)} of {len(everything)} samples)"
     columns = max(1, min(columns, len(truth)))
     blocks = -(-len(truth) // columns)
     height = 1 + len(found)
-    beyond = [(row.name, part) for row in found if extras for part in row.extras[:most].split(columns)]
+    beyond = [(row.name, part) for row in found if extras for part in row.extras[:_MOST].split(columns)]
     beyond = [(name, part) for name, part in beyond if len(part)]
-    sheet, axes = drawing.sheet(blocks * height + len(beyond), columns, margin=_MARGIN)
+    sheet, axes = images.sheet(blocks * height + len(beyond), columns, margin=_MARGIN)
     for block in range(blocks):
         block_axes = axes[block * height : (block + 1) * height]
         _draw_block(block_axes, truth[block * columns : (block + 1) * columns], found)
     for line, (name, pictures) in enumerate(beyond, start=blocks * height):
-        drawing.name_row(axes[line][0], f"{name}\nrows beyond")
+        images.name_row(axes[line][0], f"{name}\nrows beyond")
         for axis, picture in zip(axes[line], pictures, strict=False):
-            drawing.show(axis, picture)
-    drawing.entitle(sheet, title)
+            images.show(axis, picture)
+    images.add_title(sheet, title)
     return sheet
 
 
 def rows_of(records: Sequence[Record], signs: Signs, name: Callable[[Record], str]) -> list[Row]:
     """The rows to draw, in the order of the records; of equal names the one with the smallest seed."""
-    chosen: dict[str, Record] = {}
-    for record in done(records):
-        if record.pictures is None:
-            continue
-        earlier = chosen.get(name(record))
-        if earlier is None or record.cell.seed < earlier.cell.seed:
-            chosen[name(record)] = record
-    return [_row(label, record.pictures, signs) for label, record in chosen.items() if record.pictures is not None]
+    groups = grouped(with_pictures(records), name)
+    return [_row(label, min(mine, key=lambda each: each.cell.seed), signs) for label, mine in groups.items()]
 
 
-def _row(name: str, content: bytes, signs: Signs) -> Row:
-    tensors = safetensors.torch.load(content)
+def with_pictures(records: Iterable[Record]) -> list[Record]:
+    """The done records that have pictures."""
+    return [record for record in done(records) if record.read_pictures() is not None]
+
+
+def load_pictures(record: Record) -> dict[str, torch.Tensor]:
+    """The pictures of a record that has some, and the errors of the samples."""
+    pictures = record.read_pictures()
+    assert pictures is not None
+    return safetensors.torch.load(pictures)
+
+
+def _row(name: str, record: Record, signs: Signs) -> Row:
+    tensors = load_pictures(record)
     found, turned = tensors["recovered"], tensors["turned"]
     flipped = (found != turned).flatten(1).any(1) if len(found) else torch.zeros(0, dtype=torch.bool)
     words = [f"{error:.1e}" for error in tensors["errors"].tolist()]
@@ -118,15 +124,15 @@ def _row(name: str, content: bytes, signs: Signs) -> Row:
 
 
 def _draw_block(axes: Any, truth: Sequence[tuple[bytes, torch.Tensor]], rows: Sequence[Row]) -> None:
-    drawing.name_row(axes[0][0], "truth")
+    images.name_row(axes[0][0], "truth")
     for axis, (_, picture) in zip(axes[0], truth, strict=False):
-        drawing.show(axis, picture)
+        images.show(axis, picture)
     for line, row in zip(axes[1:], rows, strict=True):
-        drawing.name_row(line[0], row.name)
+        images.name_row(line[0], row.name)
         places = row.places
         for axis, (key, _) in zip(line, truth, strict=False):
             if key in places:
-                drawing.show(axis, row.recovered[places[key]], row.words[places[key]])
+                images.show(axis, row.recovered[places[key]], row.words[places[key]])
 
 
 def _key(picture: torch.Tensor) -> bytes:
@@ -134,7 +140,7 @@ def _key(picture: torch.Tensor) -> bytes:
 
 
 def _nothing(title: str) -> Figure:
-    sheet, axes = drawing.sheet(1, 4)
+    sheet, axes = images.sheet(1, 4)
     axes[0][0].text(0, 0.5, "no pictures: no cell with pictures is done", color=GREY, fontsize=8)
-    drawing.entitle(sheet, title)
+    images.add_title(sheet, title)
     return sheet

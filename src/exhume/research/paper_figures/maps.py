@@ -6,34 +6,29 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import cycle, pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
 from matplotlib import patheffects
 from matplotlib.colors import Normalize
 
-from exhume.figures.curves import FLOOR, MARKERS
-from exhume.figures.statistics import done, grouped, method_of, outcome_of, share_recovered
-from exhume.figures.style import SMALL, USUAL, colour_of, name_of, tones
+from exhume.research.paper_figures.galleries import load_pictures, with_pictures
+from exhume.research.paper_figures.panels import FLOOR, MARKERS
+from exhume.research.paper_figures.statistics import done, grouped, method_name, method_of, outcome_of
+from exhume.research.paper_figures.style import SMALL, USUAL, colour_of, tones
 
 if TYPE_CHECKING:
-    from exhume.sweep.record import Record
+    from exhume.sweep.store import Record
 
-Shown = Literal["share", "error"]
 _LEAST_STEP = 1.25  # half the height of a field that has no neighbour is its square root
 _COLOURS = "cividis"
 
 
-def phase_panel(axis: Any, records: Sequence[Record], *, value: Shown = "share", title: str = "") -> None:
-    """A map over (n, p), one field for each pair that was run, with the lines p = n and p = d n.
-
-    Args:
-        value: "share" of runs with an error below 1e-3, or log10 of the median "error".
-    """
-    fields = fields_of(records, value)
+def phase_panel(axis: Any, records: Sequence[Record], *, title: str = "") -> None:
+    """Median errors over (n, p), one field for each pair that was run, with the lines p = n and p = d n."""
+    fields = median_errors(records)
     numbers = sorted({n for n, _ in fields})
     widths = dict(zip(numbers, _edges(numbers), strict=True))
-    limits = Normalize(0, 1) if value == "share" else Normalize(math.log10(FLOOR), 0)
+    limits = Normalize(math.log10(FLOOR), 0)
     mesh = None
     for n in numbers:
         column = sorted((p, shown) for (samples, p), shown in fields.items() if samples == n)
@@ -51,15 +46,12 @@ def phase_panel(axis: Any, records: Sequence[Record], *, value: Shown = "share",
     _lines(axis, records, [widths[numbers[0]][0], widths[numbers[-1]][1]])
     axis.set_xticks(numbers, [str(n) for n in numbers])
     axis.set_xticks([], minor=True)
-    words = "share of runs with error < 1e-3" if value == "share" else "log10 of the median error"
-    axis.figure.colorbar(mesh, ax=axis, label=words)
+    axis.figure.colorbar(mesh, ax=axis, label="log10 of the median error")
 
 
-def fields_of(records: Sequence[Record], value: Shown = "share") -> dict[tuple[int, int], float]:
-    """The number shown for each (n, p)."""
+def median_errors(records: Sequence[Record]) -> dict[tuple[int, int], float]:
+    """log10 of the median claimed error for each (n, p)."""
     groups = grouped(done(records), lambda record: (outcome_of(record).num_samples, outcome_of(record).num_parameters))
-    if value == "share":
-        return {place: share_recovered(members) for place, members in groups.items()}
     errors = {place: median(outcome_of(each).claimed_error for each in members) for place, members in groups.items()}
     return {place: math.log10(max(error, FLOOR)) for place, error in errors.items()}
 
@@ -67,31 +59,21 @@ def fields_of(records: Sequence[Record], value: Shown = "share") -> dict[tuple[i
 def samples_panel(
     axis: Any, records: Sequence[Record], *, title: str = "", name: Callable[[Record], str] | None = None
 ) -> None:
-    """The error of every single sample, up to sign, sorted: what a gallery shows, in numbers, one line a cell.
+    """The error of every sample, up to sign, sorted, with one line per cell: the numbers of a gallery.
 
     Args:
-        name: tells cells of a method apart, in tones and markers; without it seeds look alike.
+        name: distinguishes cells of a method, by tones and markers; without it seeds look alike.
     """
-    drawn = [record for record in done(records) if record.pictures is not None]
-    for method, mine in grouped(drawn, method_of).items():
-        named = grouped(mine, name or (lambda record: name_of(method_of(record))))
+    for method, mine in grouped(with_pictures(records), method_of).items():
+        named = grouped(mine, name or method_name)
         looks = zip(named.items(), tones(colour_of(method), len(named)), cycle(MARKERS), strict=False)
         for (label, members), colour, marker in looks:
             for record in members:
-                errors = _errors(record)
+                errors = load_pictures(record)["errors"].sort().values.clamp(min=FLOOR)
                 places, style = range(1, len(errors) + 1), {"markersize": 3.5, "linewidth": 1.2}
                 axis.plot(places, errors, marker=marker, color=colour, label=label, **style)
-    axis.set_yscale("log")
-    axis.set_ylim(FLOOR / 2, 3)
-    axis.set_xlabel("samples, best first")
-    axis.set_ylabel("error of the sample, up to sign")
+    axis.set(yscale="log", ylim=(FLOOR / 2, 3), xlabel="samples, best first", ylabel="error of the sample, up to sign")
     axis.set_title(title, fontsize=USUAL)
-
-
-def _errors(record: Record) -> list[float]:
-    """Of the samples of a cell with pictures, the smallest first."""
-    assert record.pictures is not None
-    return [max(error, FLOOR) for error in sorted(safetensors.torch.load(record.pictures)["errors"].tolist())]
 
 
 def _edges(places: Sequence[float]) -> list[tuple[float, float]]:
@@ -105,7 +87,7 @@ def _edges(places: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _lines(axis: Any, records: Sequence[Record], between: Sequence[float]) -> None:
-    """p = n and p = d n, drawn across; the map keeps its limits."""
+    """Draws p = n and p = d n; the map keeps its limits."""
     limits = axis.get_ylim()
     halo = [patheffects.withStroke(linewidth=3, foreground="white")]
     walls = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -12,28 +11,21 @@ from matplotlib import colors
 from matplotlib.figure import Figure
 
 # Okabe and Ito's palette.
-METHOD_COLOURS = {
-    "descent": "#D55E00",
-    "exact": "#0072B2",
-    "subspace": "#009E73",
-    "kkt": "#CC79A7",
-    "ntk": "#E69F00",
-}
+METHOD_COLOURS = {"descent": "#D55E00", "exact": "#0072B2", "subspace": "#009E73", "kkt": "#CC79A7", "ntk": "#E69F00"}
 OTHER_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
 BLACK, GREY = "#000000", "#777777"
 METHOD_NAMES = {"descent": "descent (paper)", "exact": "exact (ours)", "subspace": "subspace (ours)"}
 
 SMALL, USUAL = 8, 10  # sizes of letters
 _SIZES = ((6.4, 4.2), (4.8, 3.8), (3.4, 3.2))  # inches of a panel beside no other, one other, more
-_LEGEND_LINE = 0.21  # inches
 _LIGHTEST = 0.6  # share of white in the lightest tone
 
 
-def figure(columns: int = 1, rows: int = 1, *, size: tuple[float, float] | None = None) -> tuple[Figure, list[Any]]:
-    """A sheet and its axes, row by row; `size` is that of one of them in inches, by default legible at 800 pixels."""
+def figure(columns: int = 1, *, size: tuple[float, float] | None = None) -> tuple[Figure, list[Any]]:
+    """A sheet and its axes side by side; `size` is that of one of them in inches, by default legible at 800 pixels."""
     width, height = size or _SIZES[min(columns, len(_SIZES)) - 1]
-    drawing = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    axes = list(drawing.subplots(rows, columns, squeeze=False).flat)
+    drawing = Figure(figsize=(width * columns, height), layout="constrained")
+    axes = list(drawing.subplots(1, columns, squeeze=False).flat)
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25, linewidth=0.5)
@@ -52,7 +44,7 @@ def name_of(method: str) -> str:
 
 
 def tones(colour: str, count: int) -> list[str]:
-    """So many tones of a colour, from itself towards white."""
+    """`count` tones of a colour, from the colour itself towards white."""
     shares = [_LIGHTEST * index / max(count - 1, 1) for index in range(count)]
     return [lighter(colour, share) for share in shares]
 
@@ -61,25 +53,3 @@ def lighter(colour: str, share: float) -> str:
     """A colour with that share of white in it."""
     red, green, blue = ((1 - share) * part + share for part in colors.to_rgb(colour))
     return colors.to_hex((red, green, blue))
-
-
-def legend_below(drawing: Figure, axes: Sequence[Any], columns: int | None = None) -> None:
-    """One legend for all axes under them, each label once; the sheet grows to hold it."""
-    found: dict[str, Any] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if not found:
-        return
-    longest = max(map(len, found))
-    fitting = max(1, int(drawing.get_figwidth() / (0.07 * longest + 0.5)))
-    columns = min(len(found), columns or fitting)
-    drawing.set_figheight(drawing.get_figheight() + _LEGEND_LINE * -(-len(found) // columns))
-    drawing.legend(
-        list(found.values()),
-        list(found),
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize=SMALL + 1,
-    )

@@ -1,12 +1,14 @@
-"""All checks in one run."""
+"""Numerical tests of the statements that the theorems rest on: measured exponents beside the predicted ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from exhume.theory import hermite, kernel, recovery, uniform, wall
-from exhume.theory.check import Check
+from exhume.research.theory import hermite, kernel, span_recovery, uniform, wall, wall_of_outputs
+from exhume.research.theory.setting import Check, fit_exponent
+
+__all__ = ["Check", "fit_exponent", "verify"]
 
 Progress = Callable[[int, int], None]
 
@@ -19,24 +21,23 @@ CHECKS: tuple[Callable[[int], Check], ...] = (
     partial(kernel.smallest_eigenvalue, "relu"),
     partial(kernel.smallest_eigenvalue, "waves"),
     partial(kernel.smallest_eigenvalue_jointly, "waves"),
-    partial(recovery.residual_follows_error, "relu"),
-    partial(recovery.residual_follows_error, "waves"),
-    lambda seed: recovery.signs(seed=seed),
+    partial(span_recovery.residual_follows_error, "relu"),
+    partial(span_recovery.residual_follows_error, "waves"),
+    lambda seed: span_recovery.signs(seed=seed),
     partial(wall.open_directions, "waves"),
     partial(wall.other_solutions, "waves"),
-    partial(uniform.deviation_in_width, "18", "waves"),
-    partial(uniform.deviation_in_dim, "18", "waves"),
-    partial(uniform.deviation_in_width, "20", "waves"),
-    partial(uniform.deviation_in_dim, "20", "waves"),
-    partial(uniform.deviation_in_width, "21", "waves"),
-    partial(uniform.deviation_in_dim, "21", "waves"),
-    partial(uniform.deviation_in_width, "22", "waves"),
-    partial(uniform.deviation_in_dim, "22", "waves"),
+    partial(wall_of_outputs.fewest_features, "relu"),
+    partial(wall_of_outputs.fewest_features, "gelu"),
+    *(
+        partial(deviation, equation, "waves")
+        for equation in uniform.EQUATIONS
+        for deviation in (uniform.deviation_in_width, uniform.deviation_in_dim)
+    ),
 )
 
 
 def verify(seed: int = 0, progress: Progress | None = None) -> list[Check]:
-    """Test numerically what Theorem 1 rests on, and what it says.
+    """Tests numerically the statements that Theorem 1 rests on, and the theorem itself.
 
     Args:
         seed: of all samples, features and starts; the Hermite coefficients have none.

@@ -1,7 +1,7 @@
-"""Hermite coefficients: those of `exhume.activations` against references of their own, and what they imply.
+"""Hermite coefficients of `exhume.activations` against independent references, and Assumption 2 on them.
 
-The references do not share a line with the quadrature under test: closed forms where there are any, else the
-trapezoidal rule, whose error falls exponentially for functions that are analytic around the real axis.
+The references share no code with the quadrature under test: closed forms where there are any, else the trapezoidal
+rule, whose error falls exponentially for functions that are analytic around the real axis.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from scipy import special
 
 from exhume.activations import Activation, Parity
 from exhume.errors import InputError
-from exhume.theory.check import Check, Row
-from exhume.theory.setting import FREQUENCIES, WEIGHTS, named
+from exhume.research.theory.setting import FREQUENCIES, WEIGHTS, Check, Row, named
 
 Coefficients = NDArray[np.float64]
 
@@ -129,10 +128,8 @@ def coefficients(tested: Sequence[str | Activation] = NAMES) -> Check:
         "to the letter, is sin z + (3 e^-2 - 4 e^-1.5 cos z + cos 2z) / 2.",
         ("activation", "reference", "mu_0", "mu_1", "mu_2", "mu_3", "mu_4", "largest gap"),
         tuple(rows),
-        None,
-        None,
-        _TOLERANCE,
-        all(isinstance(row[-1], float) and row[-1] <= _TOLERANCE for row in rows),
+        passed=all(isinstance(row[-1], float) and row[-1] <= _TOLERANCE for row in rows),
+        tolerance=_TOLERANCE,
     )
 
 
@@ -146,7 +143,7 @@ def _shown_parity(mu: Coefficients) -> Parity:
 def parities(tested: Sequence[str | Activation] = NAMES) -> Check:
     """Declared parities are those of the coefficients, and so are the conditions of Assumption 2 on them.
 
-    Besides what `exhume.activations` says, the paper's two examples are tested: relu has no odd order >= 3, and
+    The paper's two examples are tested as well: relu has no odd order >= 3, and
     relu+tanh has both parities there. The last column lists what an activation lacks for Assumption 2 to the letter:
     relu+tanh, the paper's example, lacks two conditions, and only waves lacks none.
     """
@@ -168,8 +165,6 @@ def parities(tested: Sequence[str | Activation] = NAMES) -> Check:
         "Coefficients vanish as the declared parity says; relu has no odd order >= 3, relu+tanh both parities there.",
         ("activation", "declared", "shown", "largest odd >= 3", "largest even >= 4", "both", "lacks for Assumption 2"),
         tuple(rows),
-        None,
-        None,
-        _ZERO,
-        bool(right),
+        passed=bool(right),
+        tolerance=_ZERO,
     )

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from exhume.activations import Activation
-from exhume.theory.check import Check, Row, exponent_check
-from exhume.theory.setting import feature_kernel, feature_map, named, sphere_samples
+from exhume.research.theory.setting import Check, PowerLaw, Row, feature_kernel, feature_map, named, sphere_samples
 
 _DIM, _SAMPLES = 32, 16
 _ROWS = 2**18  # of one V, cut into as many V of p rows as it holds
@@ -38,14 +37,11 @@ def concentration(activation: str | Activation = "relu", seed: int = 0) -> Check
     mean = feature_kernel(act, inputs @ inputs.T / _DIM)  # (n, n)
     features = feature_map(_ROWS, _DIM, act, seed, "kernel").forward(inputs)  # (n, P)
     deviations = [float((_grams(features, p) / p - mean).square().mean().sqrt()) for p in _WIDTHS]
-    return exponent_check(
+    return PowerLaw(_WIDTHS, deviations, exponent=-0.5, tolerance=_TOLERANCE).check(
         f"kernel concentration, {act.name}",
         f"phi(x).phi(x')/p deviates from its mean K by about p^(-1/2); d = {_DIM}, n = {_SAMPLES}.",
         ("p", "draws of V", "deviation", "times sqrt(p)"),
         [(p, _ROWS // p, value, value * p**0.5) for p, value in zip(_WIDTHS, deviations, strict=True)],
-        fit=(_WIDTHS, deviations),
-        predicted=-0.5,
-        tolerance=_TOLERANCE,
     )
 
 
@@ -69,14 +65,11 @@ def smallest_eigenvalue(activation: str | Activation = "relu", seed: int = 0, nu
         for p, ratio, value in zip(widths, _RATIOS, smallest, strict=True)
     ]
     first = _RATIOS.index(_FIT_FROM)
-    return exponent_check(
+    return PowerLaw(widths[first:], smallest[first:], exponent=1.0, tolerance=_TOLERANCE).check(
         f"smallest eigenvalue, {act.name}, given samples",
         f"lambda_min(Phi Phi^T) grows as p, lambda_min/p towards lambda_min(K) = {limit:.4g}; d = {_DIM}, n = {n}.",
         ("p", "p/n", "lambda_min", "lambda_min/p", "fitted"),
         rows,
-        fit=(widths[first:], smallest[first:]),
-        predicted=1.0,
-        tolerance=_TOLERANCE,
         also=limit > _POSITIVE and smallest[-1] / widths[-1] > limit / 2.0,
     )
 
@@ -93,13 +86,10 @@ def smallest_eigenvalue_jointly(activation: str | Activation = "relu", seed: int
             features = feature_map(p, d, act, seed, f"jointly {d} {draw}").forward(inputs)
             values.append(float(torch.linalg.eigvalsh(features @ features.T)[0]))
         smallest.append(max(sum(values) / _JOINT_DRAWS, 0.0))
-    return exponent_check(
+    return PowerLaw(widths, smallest, exponent=1.0, tolerance=_TOLERANCE).check(
         f"smallest eigenvalue, {act.name}, n = d",
         f"lambda_min(Phi Phi^T) grows as p = {_FIT_FROM} n while n = d grows too.",
         ("n = d", "p", "lambda_min", "lambda_min/p"),
         [(d, p, value, value / p) for d, p, value in zip(_JOINT_DIMS, widths, smallest, strict=True)],
-        fit=(widths, smallest),
-        predicted=1.0,
-        tolerance=_TOLERANCE,
         also=min(value / p for value, p in zip(smallest, widths, strict=True)) > _POSITIVE,
     )

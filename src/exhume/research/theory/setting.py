@@ -1,12 +1,15 @@
-"""The setting of the theorems: samples on the sphere, features of this package's own V, kernels, an activation.
+"""What the checks of the theory share: the result of a check, samples, features, kernels and an activation.
 
-No built-in activation meets Assumption 2 to the letter (relu+tanh has mu_0, mu_2 and a jump of the slope), so that
-there is one here that does.
+No built-in activation meets Assumption 2 literally (relu+tanh has mu_0, mu_2 and a jump of the slope), so this module
+defines one that does, `WAVES`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +18,74 @@ from torch import Tensor
 from exhume import activations
 from exhume.activations import Activation
 from exhume.features import GaussianMatrix, RandomFeatureMap
-from exhume.measures import on_sphere
-from exhume.randomness import generator_for, seed_for
+from exhume.scoring.matching import on_sphere
+from exhume.support.randomness import generator_for, seed_for
+
+Cell = str | int | float | bool | None
+Row = tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement of the theory, and its measurements.
+
+    Attributes:
+        name: a few words.
+        statement: what should be seen.
+        columns: headings of the table.
+        rows: the table.
+        passed: whether the statement holds here.
+        tolerance: how far the fitted exponent may be from the predicted one; with no exponent predicted, how large
+            a number may be that should be zero.
+        fitted: exponent by least squares in log-log; None if the statement has none, or none can be fitted.
+        predicted: the exponent that the theory gives; None if the statement has none.
+    """
+
+    name: str
+    statement: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    passed: bool
+    tolerance: float
+    fitted: float | None = None
+    predicted: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field as plain JSON values."""
+        return {**asdict(self), "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
+
+
+def fit_exponent(sizes: Sequence[float], values: Sequence[float]) -> float | None:
+    """The b of values = c sizes^b, by least squares of logarithms; None if there are fewer than two or not all > 0."""
+    if len(sizes) < 2 or not all(math.isfinite(value) and value > 0 for value in (*sizes, *values)):
+        return None
+    slope, _ = np.polyfit(np.log(sizes), np.log(values), 1)
+    return float(slope)
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """A statement that values grow as a power of sizes.
+
+    Attributes:
+        sizes, values: as measured.
+        exponent: as predicted.
+        tolerance: how far the fitted exponent may be from it.
+    """
+
+    sizes: Sequence[float]
+    values: Sequence[float]
+    exponent: float
+    tolerance: float
+
+    def check(
+        self, name: str, statement: str, columns: tuple[str, ...], rows: Sequence[Row], *, also: bool = True
+    ) -> Check:
+        """A check that passes if the fitted exponent is near the predicted one, and `also` is true."""
+        fitted = fit_exponent(self.sizes, self.values)
+        near = fitted is not None and abs(fitted - self.exponent) <= self.tolerance
+        return Check(name, statement, columns, tuple(rows), bool(near and also), self.tolerance, fitted, self.exponent)
+
 
 # A constant, cos z and cos 2z with weights that cancel mu_0 and mu_2, for
 # E cos(f g) = exp(-f^2 / 2) and mu_2 of cos(f z) = -f^2 exp(-f^2 / 2) / sqrt(2).
@@ -61,7 +130,7 @@ def sphere_samples(num_samples: int, dim: int, seed: int, purpose: str) -> Tenso
 
 
 def feature_map(num_features: int, dim: int, activation: str | Activation, seed: int, purpose: str) -> RandomFeatureMap:
-    """phi(x) = act(V x) in float64, V as every victim of this package has it: Eq. (1)."""
+    """phi(x) = act(V x) in float64, V generated as for every victim: Eq. (1)."""
     matrix = GaussianMatrix(num_features, dim, seed_for(seed, f"theory features {purpose}"))
     return RandomFeatureMap(matrix, named(activation), torch.float64)
 

@@ -1,7 +1,7 @@
 """Lemma B.1: a sum over p features deviates by about sqrt(p) at a given sample, and by about sqrt(p d) at the worst.
 
-That the worst of all samples on the sphere costs a factor sqrt(d), and not more, is what puts p >> dn in place of
-p >> n into Theorem 1. With phi~(z) = phi(z) - mu_1 z, the lemma's equations are about
+The supremum over all samples on the sphere exceeds the deviation at a given one by a factor sqrt(d) and not more; this
+is why Theorem 1 asks for p >> dn and not p >> n. With phi~(z) = phi(z) - mu_1 z, the lemma's equations are about
 
     (18)  |phi~(x_1).phi(x_1) - p E[phi~ phi]|, at a given sample x_1: no supremum, and no d
     (20)  the same at x, its supremum over the sphere
@@ -9,15 +9,15 @@ p >> n into Theorem 1. With phi~(z) = phi(z) - mu_1 z, the lemma's equations are
     (22)  |phi(x_1).phi~(x) - phi~(x_1).phi~(x)| = |mu_1 (V x_1).phi~(x)|, its supremum
 
 (21) is exact. The suprema of (20) and (22) are searched by gradient ascent, from random samples and from outermost
-eigenvectors of V^T V (the second-order part of (20)): what is found is a lower bound. The lemma's own bounds are upper
-ones, with a factor log d and a term p / d^2 that its net brings in.
+eigenvectors of V^T V (the second-order part of (20)), which gives a lower bound. The lemma's own bounds are upper
+ones, with a factor log d and a term p / d^2 that come from its net.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -26,16 +26,16 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from exhume.activations import Activation
-from exhume.measures import on_sphere
-from exhume.theory.check import Check, exponent_check
-from exhume.theory.setting import entries, feature_kernel, feature_map, named, sphere_samples
+from exhume.research.theory.setting import Check, PowerLaw, entries, feature_kernel, feature_map, named, sphere_samples
+from exhume.scoring.matching import on_sphere
 
 Equation = Literal["18", "20", "21", "22"]
+EQUATIONS: tuple[Equation, ...] = get_args(Equation)
 Summands = Callable[[Tensor], tuple[Tensor, Tensor]]  # of V x, (p, samples), with their derivatives
 
 WIDTHS, AT_DIM = (512, 1024, 2048, 4096, 8192), 16
 DIMS, AT_WIDTH = (16, 32, 64, 128), 8192
-_DRAWS = {"18": 16, "20": 4, "21": 8, "22": 4}  # of V; the more a deviation fluctuates, the more
+_DRAWS = {"18": 16, "20": 4, "21": 8, "22": 4}  # of V; more for deviations that fluctuate more
 _GIVEN = 32  # given samples for each V, for (18) and (21)
 _RANDOM_STARTS = 2
 _ASCENT_STEPS = 60
@@ -51,31 +51,28 @@ _WORDS = {
 def deviation_in_width(equation: Equation, activation: str | Activation = "waves", seed: int = 0) -> Check:
     """How the deviation of an equation of Lemma B.1 grows with p, at a given d: exponent 1/2."""
     act = named(activation)
-    found = [measure(equation, act, p, AT_DIM, seed) for p in WIDTHS]
-    return exponent_check(
-        f"Lemma B.1, Eq. ({equation}), in p, {act.name}",
-        f"{_WORDS[equation]} grows as p^(1/2); d = {AT_DIM}.",
-        ("p", "deviation", "over sqrt(p)"),
-        [(p, value, value / math.sqrt(p)) for p, value in zip(WIDTHS, found, strict=True)],
-        fit=(WIDTHS, found),
-        predicted=0.5,
-        tolerance=_TOLERANCES[equation],
-    )
+    found = {p: measure(equation, act, p, AT_DIM, seed) for p in WIDTHS}
+    return _growth(equation, act, "p", found, 0.5, f"grows as p^(1/2); d = {AT_DIM}")
 
 
 def deviation_in_dim(equation: Equation, activation: str | Activation = "waves", seed: int = 0) -> Check:
     """How the deviation of an equation of Lemma B.1 grows with d, at a given p: exponent 1/2, and 0 for Eq. (18)."""
     act = named(activation)
-    found = [measure(equation, act, AT_WIDTH, d, seed) for d in DIMS]
+    found = {d: measure(equation, act, AT_WIDTH, d, seed) for d in DIMS}
     exponent, growth = (0.0, "does not depend on d") if equation == "18" else (0.5, "grows as d^(1/2)")
-    return exponent_check(
-        f"Lemma B.1, Eq. ({equation}), in d, {act.name}",
-        f"{_WORDS[equation]} {growth}; p = {AT_WIDTH}.",
-        ("d", "deviation", "over sqrt(d)"),
-        [(d, value, value / math.sqrt(d)) for d, value in zip(DIMS, found, strict=True)],
-        fit=(DIMS, found),
-        predicted=exponent,
-        tolerance=_TOLERANCES[equation],
+    return _growth(equation, act, "d", found, exponent, f"{growth}; p = {AT_WIDTH}")
+
+
+def _growth(
+    equation: Equation, activation: Activation, letter: str, found: dict[int, float], exponent: float, words: str
+) -> Check:
+    """The check that deviations, by the size that the letter stands for, grow with the exponent."""
+    law = PowerLaw(list(found), list(found.values()), exponent=exponent, tolerance=_TOLERANCES[equation])
+    return law.check(
+        f"Lemma B.1, Eq. ({equation}), in {letter}, {activation.name}",
+        f"{_WORDS[equation]} {words}.",
+        (letter, "deviation", f"over sqrt({letter})"),
+        [(size, value, value / math.sqrt(size)) for size, value in found.items()],
     )
 
 

@@ -1,0 +1,1 @@
+"""What all attacks share: the call, the problem, budgets and checkpoints."""

@@ -1,0 +1,226 @@
+"""From the columns of a first layer's displacement to samples: scale, labels, error bars and certificate.
+
+Zeros alone are no evidence: mixtures of columns have them too. A column counts if the input that it yields is inactive
+wherever the column is zero, far more often than an unrelated input would be, and if all columns together explain D.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from exhume.attacks._base.problem import Problem, Proposal
+from exhume.attacks._base.stage import SearchResult
+from exhume.attacks._finish.norms_and_labels import norms_and_labels
+from exhume.attacks._search.unmixing.columns import fit_inputs
+from exhume.attacks._search.unmixing.mixture import Mixture, Tensor
+from exhume.results.certificate import APPROXIMATE, EXACT, EXACT_BELOW, FAILED, RECOVERED_BELOW, Certificate
+from exhume.results.stop import Stop
+from exhume.support.randomness import generator_for
+from exhume.target.dense_displacement import DenseDisplacement
+
+# A residual within this factor of what rounding alone leaves is at the floor.
+_AT_FLOOR = 10.0
+# Chance (its logarithm) with which an unrelated input may leave as many of a column's zeros inactive as its own does.
+_CHANCE = math.log(1e-3)
+# Error bar of a sample whose column contradicts it: that of a guess.
+_GUESS = math.sqrt(2)
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Samples in the units of the input, (n, d); whether their norms are known; which have a bias of the right sign."""
+
+    samples: Tensor
+    norms_determined: bool
+    signs_agree: Tensor
+
+
+def finish_columns(problem: Problem, moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> Proposal:
+    """Samples and certificate from the columns that were found; approximate directions if some are missing."""
+    complete = found.stop is Stop.CONVERGED
+    if complete:
+        inputs = mixture.inputs_of(found.rows)
+    else:
+        everything = torch.eye(mixture.rank).to(found.rows)
+        fitted = fit_inputs(mixture, mixture.zeros(found.rows), everything)[0] if len(found.rows) else found.rows
+        inputs = torch.cat([fitted, mixture.open_inputs(found.rows).T])  # below: a basis of what is missing
+    placed = _to_samples(problem, moved, inputs, complete)
+    dtype = problem.features.dtype
+    labelled = norms_and_labels(
+        placed.samples.to(dtype),
+        problem.outputs(placed.samples.to(dtype)),
+        problem.features.symmetry,
+        problem.target.knowledge,
+        problem.tuning.trust,
+        complete,
+    )
+    use_labels = not placed.norms_determined
+    samples = labelled.samples if use_labels else placed.samples.to(dtype)
+    certificate = _certificate(moved, mixture, found, placed)
+    phi = problem.features.forward(samples)
+    coefficients = torch.linalg.lstsq(phi.double().T, problem.target.displacement.double().T).solution
+    return Proposal(
+        samples=samples,
+        stop=found.stop,
+        signs_determined=complete,
+        norms_determined=complete and (placed.norms_determined or labelled.norms_determined),
+        labels=labelled.labels if complete else None,
+        coefficients=coefficients.to(dtype),
+        certificate=certificate,
+        evidence=_evidence(moved, mixture, found),
+        notes=_notes(moved, mixture, found, use_labels, labelled.note),
+    )
+
+
+def _to_samples(problem: Problem, moved: DenseDisplacement, inputs: Tensor, complete: bool) -> _Samples:
+    """Inputs in coordinates as samples: scaled by the bias, and freed from the normalisation before the layer."""
+    rows = inputs @ moved.spectrum.right
+    agree = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+    first = moved.first
+    norm = problem.target.knowledge.norm
+    if moved.has_bias and complete:
+        agree = rows[:, -1] > 0
+        given = rows[:, :-1] / rows[:, -1:]
+    else:
+        given = rows[:, : first.layer.weight.shape[1]]
+        radius = norm or math.sqrt(given.shape[1])
+        given = given * radius / torch.linalg.vector_norm(given, dim=1, keepdim=True).clamp_min(1e-300)
+    known = (moved.has_bias and complete) or norm is not None
+    return _Samples((given - first.shift.to(given)) / first.scale.to(given), known, agree)
+
+
+def _certificate(moved: DenseDisplacement, mixture: Mixture, found: SearchResult, placed: _Samples) -> Certificate:
+    """Judges the columns by their inputs' activations and by D alone."""
+    spectrum, size = moved.spectrum, float(moved.moved.norm())
+    entries = moved.before.numel()
+    floor = spectrum.noise * math.sqrt(entries) / size
+    zeros = mixture.zeros(found.rows)
+    unknowns = int((~zeros).sum()) + mixture.rank * (moved.before.shape[1] - 1)
+    if found.stop is not Stop.CONVERGED:
+        return Certificate(entries, unknowns, 1 - len(found.rows) / mixture.rank, floor, None, (), FAILED, _why(found))
+    inputs = mixture.inputs_of(found.rows)
+    columns = torch.where(zeros, 0.0, mixture.columns(found.rows))  # (n, h), zeros made exact
+    explained = columns.T @ (mixture.dual_basis(found.rows) @ spectrum.right)
+    residual = float((moved.moved[mixture.alive] - explained).norm()) / size
+    trusted = _beyond_chance(mixture, found.rows, inputs) & placed.signs_agree
+    errors = torch.where(trusted, _error_bars(moved, mixture, found.rows, placed.samples), _GUESS)
+    bars = tuple(errors.clamp_max(_GUESS).tolist())
+    smallest = float(torch.linalg.svdvals(found.rows)[-1])
+    good, count = sum(bar < RECOVERED_BELOW for bar in bars), len(bars)
+    if residual > _AT_FLOOR * floor or not good:
+        reason = "The columns do not explain the displacement of the first layer, or contradict their own inputs."
+        return Certificate(entries, unknowns, residual, floor, smallest, (), FAILED, reason)
+    if max(bars) < EXACT_BELOW:
+        reason = (
+            f"All {count} columns agree with the activations of their own inputs, and together they explain the "
+            "displacement of the first layer to rounding."
+        )
+        return Certificate(entries, unknowns, residual, floor, smallest, bars, EXACT, reason)
+    reason = (
+        f"{good} of {count} samples have an error bar below {RECOVERED_BELOW}; rounding of the weights limits them."
+    )
+    return Certificate(entries, unknowns, residual, floor, smallest, bars, APPROXIMATE, reason)
+
+
+def _why(found: SearchResult) -> str:
+    return f"{found.num_samples} columns of the first layer's displacement were found, which is not all of them."
+
+
+def _beyond_chance(mixture: Mixture, vectors: Tensor, inputs: Tensor) -> Tensor:
+    """Which inputs leave so many of their columns' zeros inactive that chance does not explain it.
+
+    An unrelated input leaves each of z zeros inactive with the probability p that it leaves any neuron inactive, and a
+    share q of them with a probability of at most exp(-z KL(q || p)) (Chernoff).
+    """
+    agreement = mixture.agreement(vectors, inputs)
+    count = agreement.zeros.sum(1)
+    logarithms = []
+    shares = (agreement.inactive_before, agreement.inactive_after)
+    for share, values in zip(shares, mixture.activations(inputs), strict=True):
+        chance = (values < 0).double().mean(1).clamp(1e-6, 1 - 1e-6)
+        own = torch.maximum(share.to(chance), chance)
+        divergence = torch.special.xlogy(own, own / chance) + torch.special.xlogy(1 - own, (1 - own) / (1 - chance))
+        logarithms.append(-count * divergence)
+    return (torch.minimum(*logarithms) < _CHANCE) & agreement.consistent(mixture.tuning)
+
+
+def _error_bars(moved: DenseDisplacement, mixture: Mixture, vectors: Tensor, samples: Tensor) -> Tensor:
+    """Relative errors (n,): the spread of samples computed again with noise of rounding's size added to D.
+
+    Noise off the row space of D reaches a sample through its row of C^+ alone.
+    """
+    tuning, spectrum, first = mixture.tuning, moved.spectrum, moved.first
+    generator, zeros = generator_for(0, "error bars of unmix"), mixture.zeros(vectors)
+    root = math.sqrt(mixture.num_neurons)
+    width = first.layer.weight.shape[1]
+    given = samples * first.scale.to(samples) + first.shift.to(samples)
+    length = torch.linalg.vector_norm(given, dim=1)
+    squares = torch.zeros_like(length)
+    for _ in range(tuning.perturbations):
+        noise = torch.randn(mixture.basis.shape, generator=generator, dtype=torch.float64).to(mixture.basis)
+        noisy = mixture.basis + root * mixture.noise * noise / mixture.sizes
+        again = torch.stack(
+            [torch.linalg.eigh(noisy[zero].T @ noisy[zero])[1][:, 0] for zero in zeros]
+        )  # (n, n), the vectors that vanish on the same rows
+        rows = torch.linalg.pinv(again.T) * mixture.sizes / root @ spectrum.right
+        if moved.has_bias:
+            moved_rows = rows[:, :width] / rows[:, -1:]
+        else:
+            rows = rows[:, :width] * torch.sign((rows[:, :width] * given).sum(1, keepdim=True))
+            moved_rows = rows * (length / torch.linalg.vector_norm(rows, dim=1))[:, None]
+        squares += (moved_rows - given).square().sum(1) / tuning.perturbations
+    rows = mixture.inputs_of(vectors) @ spectrum.right
+    sizes = rows[:, -1].abs() if moved.has_bias else torch.linalg.vector_norm(rows, dim=1) / length
+    through = torch.linalg.vector_norm(torch.linalg.inv(vectors.T), dim=1) / root  # rows of C^+
+    squares += (mixture.noise * through / sizes).square() * width
+    return tuning.bars * squares.sqrt() / length
+
+
+def _evidence(moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> dict[str, object]:
+    """Numbers behind the result."""
+    zeros = mixture.zeros(found.rows)
+    evidence: dict[str, object] = {
+        "rank": mixture.rank,
+        "singular_values": list(moved.spectrum.values),
+        "fall": moved.spectrum.fall,
+        "share_of_initial_weights": moved.share,
+        "columns": found.num_samples,
+        "starts": found.starts,
+        "zero_shares": zeros.double().mean(1).tolist(),
+    }
+    if found.stop is Stop.STARTS_SPENT:
+        evidence["ending"] = "The starts were spent before all columns of the first layer's displacement were found."
+    if found.stop is Stop.CONVERGED:
+        evidence["ending"] = "A column of the first layer's displacement was found for every sample."
+        agreement = mixture.agreement(found.rows, mixture.inputs_of(found.rows))
+        evidence["inactive_after"] = agreement.inactive_after.tolist()
+        evidence["inactive_before"] = agreement.inactive_before.tolist()
+        evidence["contradiction"] = agreement.contradiction.tolist()
+    return evidence
+
+
+def _notes(
+    moved: DenseDisplacement, mixture: Mixture, found: SearchResult, from_outputs: bool, labels: str
+) -> dict[str, str]:
+    """Sentences for the result."""
+    rank, spectrum = mixture.rank, moved.spectrum
+    notes = {
+        "samples": f"Samples: {rank}, the rank of the first layer's displacement; its singular values fall by a factor "
+        f"of {spectrum.fall:.2g} behind it."
+    }
+    if moved.share != 1:
+        notes["decay"] = f"Weight decay left {moved.share:.6g} of the initial weights of the first layer."
+    if found.num_samples < rank:
+        notes["columns"] = (
+            f"Columns: {found.num_samples} of {rank} were found. Without all of them no input is known exactly: the "
+            "first rows of the result are estimates from the zeros of a column, the others a basis of the span of the "
+            "missing samples."
+        )
+    elif not from_outputs:
+        notes["norms"] = "Norms: the bias fixes them. Labels: the model's outputs."
+    else:
+        notes["norms"] = labels
+    return notes

@@ -1,0 +1,1 @@
+"""Searches: how samples that solve an equation are found."""

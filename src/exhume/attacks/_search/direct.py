@@ -1,0 +1,186 @@
+"""The direct search: Levenberg-Marquardt on all coordinates from random rows, for features of any kind.
+
+With several outputs random rows find the samples in a few dozen steps. A trained body has drifted features, so that the
+residual ends above rounding, at a noise floor.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import torch
+
+from exhume.attacks._base.problem import Problem
+from exhume.attacks._base.session import Session
+from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
+from exhume.attacks._search import last_sample
+from exhume.attacks._search.noise_floor import is_noise_floor
+from exhume.attacks._search.rows import exchange_rows, residual_rows
+from exhume.attacks._search.spectral import is_one_layer, random_rows
+from exhume.attacks._search.subsets import Minimum
+from exhume.equation.span import SpanPoint
+from exhume.results.stop import Stop
+from exhume.solvers import Damping, LMState, Norms, StoppingRule, lm_step
+
+
+@dataclass(frozen=True)
+class DirectState:
+    """Everything that the next step depends on.
+
+    Attributes:
+        rows: the unknowns.
+        damping, tried, losses, rejections: of the Levenberg-Marquardt run, as in `LMState`.
+        start: which start.
+        on_sphere: how many steps it made before it freed the norms.
+        freed: whether it did.
+        best: of the starts before.
+        point: the rows, evaluated.
+    """
+
+    rows: torch.Tensor
+    damping: float = Damping.start
+    tried: int = 0
+    losses: tuple[float, ...] = ()
+    rejections: int = 0
+    start: int = 1
+    on_sphere: int = 0
+    freed: bool = False
+    best: Minimum | None = None
+    point: SpanPoint | None = field(default=None, metadata=NOT_SAVED)
+
+    @property
+    def step(self) -> int:
+        """Steps of this start."""
+        return self.on_sphere + self.tried
+
+    @property
+    def run(self) -> LMState[SpanPoint]:
+        """The Levenberg-Marquardt run."""
+        assert self.point is not None
+        return LMState(self.point, self.damping, self.tried, self.losses, self.rejections)
+
+    def after(self, run: LMState[SpanPoint]) -> DirectState:
+        """This state after further steps of its Levenberg-Marquardt run."""
+        return replace(
+            self,
+            rows=run.point.rows,
+            damping=run.damping,
+            tried=run.steps,
+            losses=run.losses,
+            rejections=run.rejections,
+            point=run.point,
+        )
+
+
+class DirectSearch(Search[DirectState]):
+    """Looks for `count` samples that solve the model's own equation.
+
+    Where norms are unknown too, a start keeps to a sphere until it gets no further, then frees them: rows that may grow
+    at once diverge where a normalisation maps all large inputs to nearly the same features.
+
+    Args:
+        problem: to be solved.
+        count: how many samples.
+        max_starts: how many random starts.
+    """
+
+    state_type = DirectState
+
+    def __init__(self, problem: Problem, count: int, max_starts: int) -> None:
+        self.problem, self.count, self._max_starts = problem, count, max_starts
+        self._tuning = problem.tuning.direct
+        self.equation = problem.equation(ridge=problem.tuning.equation.ridge)
+        self._unknowns = problem.equation_count(count).unknowns
+
+    def begin(self, generator: torch.Generator) -> DirectState:
+        """The first start."""
+        return self._started(DirectState(self._first_rows(1, generator)))
+
+    def restore(self, state: DirectState) -> DirectState:
+        """Evaluates the rows."""
+        return replace(state, point=self.equation.at(state.rows))
+
+    def where(self, state: DirectState) -> Where:
+        """Steps of all starts."""
+        steps = self._tuning.rule.max_steps
+        return Where((state.start - 1) * steps + state.step, self._max_starts * steps, state.losses[-1])
+
+    def advance(self, state: DirectState, session: Session) -> DirectState | SearchResult:
+        """The next accepted step; at the end of a start rounds, and the next start."""
+        run = state.run
+        while True:
+            norms, rule = self._norms_of(state)
+            while not rule.is_over(run):
+                last, run = run, lm_step(self.equation, run, norms, self._tuning.cg)
+                if run.point is not last.point:
+                    return state.after(run)
+            if not self.problem.norms_open or state.freed:
+                break
+            state = replace(state.after(run), freed=True, on_sphere=run.steps)
+            run = LMState.at(run.point)
+        return self._end_start(state.after(run), session)
+
+    def give_up(self, state: DirectState, stop: Stop, session: Session) -> SearchResult:
+        """The best rows of all starts."""
+        assert state.point is not None
+        best = _better(state.best, state.point)
+        return self._result(best.rows, Stop.CONVERGED if self.problem.is_found(state.point) else stop, state)
+
+    def _end_start(self, state: DirectState, session: Session) -> DirectState | SearchResult:
+        point = state.run.point
+        if math.sqrt(point.loss) < self._tuning.near:
+            point = exchange_rows(
+                self.equation,
+                point,
+                self.problem.norms,
+                self._tuning.rounds,
+                partial(residual_rows, self.equation, self.problem.tuning.spectral, session.generator),
+                is_done=lambda point: self.problem.is_found(point) or self._is_noise_floor(point),
+                should_stop=session.record_within_budget,
+            )
+        best = _better(state.best, point)
+        if self.problem.is_found(point):
+            return self._result(point.rows, Stop.CONVERGED, state)
+        if self.problem.target.trained_head is not None and self._is_noise_floor(point):
+            return self._result(point.rows, Stop.FLOOR, state)
+        if state.start >= self._max_starts:
+            return self._result(best.rows, Stop.STARTS_SPENT, state)
+        start = state.start + 1
+        return self._started(DirectState(self._first_rows(start, session.generator), start=start, best=best))
+
+    def _started(self, state: DirectState) -> DirectState:
+        return state.after(LMState.at(self.equation.at(state.rows)))
+
+    def _norms_of(self, state: DirectState) -> tuple[Norms, StoppingRule]:
+        """The constraint on norms at this stage of a start, and when the stage ends."""
+        if self.problem.norms_open and not state.freed:
+            return self.problem.sphere, self._tuning.on_sphere
+        return self.problem.norms, self._tuning.rule
+
+    def _is_noise_floor(self, point: SpanPoint) -> bool:
+        return is_noise_floor(self.equation, point, self._unknowns, self.problem.tuning.noise_floor)
+
+    def _result(self, rows: torch.Tensor, stop: Stop, state: DirectState) -> SearchResult:
+        return SearchResult(rows, self.count, stop, self.problem, state.start, state.step)
+
+    def _first_rows(self, start: int, generator: torch.Generator) -> torch.Tensor:
+        """Random rows; a single sample is looked for around the linear part of the weights, on either side."""
+        features, sphere = self.equation.features, self.problem.sphere
+        rows = sphere.retract(random_rows(self.count, features.input_dim, generator, features))
+        if self.count > 1 or not is_one_layer(features):
+            return rows
+        if last_sample.applies(self.equation, self.problem.tuning.last_sample):
+            side, inactive = 1 if start % 2 else -1, self.problem.tuning.last_sample.inactive
+            solved = last_sample.last_sample(self.equation, side, inactive) if start <= 2 else None
+            if solved is not None:
+                return sphere.retract(solved)
+            start = max(1, start - 2)
+        along = features.rmatvec(self.equation.without_nuisance().sum(0, keepdim=True))
+        along = sphere.retract(along) * (1 if start % 2 else -1)
+        return along if start <= 2 else sphere.retract(along + rows)
+
+
+def _better(best: Minimum | None, point: SpanPoint) -> Minimum:
+    return best if best is not None and best.loss <= point.loss else Minimum(point.loss, point.rows)

@@ -1,0 +1,213 @@
+"""Single columns of a ReLU layer's displacement: from random inputs to vectors with exact zeros.
+
+A start alternates between an input and a column. The input leaves neurons inactive; the column is the direction of D's
+column space with the least energy on them. The column is large on some neurons; the input is the one whose signs agree
+with that (one-bit least squares). Reweighted least squares then minimises the sum of the column's absolute values on
+inactive neurons, and the rows at which it vanishes determine it exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, Weighting, mean_diagonal, weighted_gram
+
+# Added to the diagonal before a factorisation, over its mean: float32 for alternations, float64 for the rest.
+_RIDGE, _RIDGE_DOUBLE, _ONE_BIT_RIDGE = 1e-5, 1e-12, 1e-3
+# Inverse iterations for the smallest eigenvector: of the first steps, and of later ones, which start near it.
+_FIRST_ITERATIONS, _ITERATIONS, _FIRST_STEPS = 4, 2, 3
+# Steepness of the level from which an entry counts as active.
+_STEEPNESS = 2.0
+# Newton steps for an input from a column's zeros; how much more zeros weigh than other entries, some of which were
+# inactive at both ends; width of the logistic loss at first and at last, in standard deviations of pre-activations.
+_NEWTON_STEPS, _ZERO_WEIGHT, _WIDTHS = 20, 3.0, (0.5, 0.05)
+# Sizes over the mean at which an entry counts as zero, from rough vectors to exact ones.
+_LEVELS = (1e-3, 1e-4, 1e-5, 0.0)
+# A second eigenvalue below this share of the largest leaves the vector open.
+_NULL = 1e-8
+# The smallest smoothing of absolute values, over the mean entry.
+_FINEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Columns of several starts.
+
+    Attributes:
+        vectors: (m, n), of length one.
+        zeros: (m, h), where they vanish.
+        alone: whether the zeros determine the vector: (m,).
+    """
+
+    vectors: Tensor
+    zeros: Tensor
+    alone: Tensor
+
+
+def search_columns(mixture: Mixture, open_inputs: Tensor, generator: torch.Generator) -> Candidates:
+    """One batch of starts, from random inputs in the span of `open_inputs` (n, r)."""
+    tuning = mixture.tuning
+    weighting = Weighting.drawn(tuning.batch, tuning, generator, mixture.basis)
+    low, high = tuning.levels
+    level = low + (high - low) * torch.rand((tuning.batch, 1), generator=generator).to(mixture.basis)
+    inputs = torch.randn((tuning.batch, open_inputs.shape[1]), generator=generator).to(open_inputs) @ open_inputs.T
+    first = torch.randn((tuning.batch, mixture.rank), generator=generator).to(mixture.basis)
+    vectors, inputs = _alternate(mixture, open_inputs, (inputs, first), weighting, level)
+    return _columns(mixture, vectors, _uneven(mixture, inputs, weighting, generator), generator)
+
+
+def columns_of_inputs(mixture: Mixture, inputs: Tensor, vectors: Tensor, generator: torch.Generator) -> Candidates:
+    """Columns from the neurons that inputs (m, n) leave inactive; `vectors` (m, n) are where to begin."""
+    weighting = Weighting.drawn(len(inputs), mixture.tuning, generator, inputs)
+    weights = _uneven(mixture, inputs, weighting, generator)
+    vectors = _smallest(mixture.gram(weights), vectors, _FIRST_ITERATIONS, _RIDGE_DOUBLE)
+    return _columns(mixture, vectors, weights, generator)
+
+
+def _columns(mixture: Mixture, vectors: Tensor, weights: Tensor, generator: torch.Generator) -> Candidates:
+    """Columns by two ways, for weights (m, h) of the neurons: the one with more zeros, if it is alone.
+
+    The first minimises the sum of absolute values. The second draws few neurons, hardly more than determine a vector,
+    and hopes that all of them are zeros (Fischler & Bolles 1981); it pays while there are few samples.
+    """
+    best = settle(mixture, sharpen(mixture, vectors, weights))
+    draws = mixture.tuning.draws if mixture.rank <= mixture.tuning.most_drawn else 0
+    for _ in range(draws):
+        uniform = torch.rand((2, *weights.shape), generator=generator).to(weights).clamp(1e-12, 1 - 1e-12)
+        keys = weights.clamp_min(1e-300).log() - (-uniform[0].log()).log()  # Gumbel noise: a draw by weight
+        count = round((mixture.rank - 1) * (1 + 0.5 * float(uniform[1, 0, 0])))
+        chosen = torch.zeros_like(weights).scatter_(1, keys.topk(max(count, 1), dim=1).indices, 1.0)
+        drawn = settle(mixture, torch.linalg.eigh(mixture.gram(chosen))[1][:, :, 0])
+        better = drawn.alone & (~best.alone | (drawn.zeros.sum(1) > best.zeros.sum(1)))
+        pick = better[:, None]
+        best = Candidates(
+            torch.where(pick, drawn.vectors, best.vectors),
+            torch.where(pick, drawn.zeros, best.zeros),
+            best.alone | better,
+        )
+    return best
+
+
+def _uneven(mixture: Mixture, inputs: Tensor, weighting: Weighting, generator: torch.Generator) -> Tensor:
+    """Inactivity times a random factor for each neuron."""
+    weights = mixture.inactivity(inputs, weighting)
+    return weights * torch.rand(weights.shape, generator=generator).to(weights) ** weighting.unevenness
+
+
+def _alternate(
+    mixture: Mixture, open_inputs: Tensor, starts: tuple[Tensor, Tensor], weighting: Weighting, level: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Vectors (m, n) and inputs (m, n) after alternating, in float32: rounding is far below the steps."""
+    inputs, vectors = starts
+    basis, middle = mixture.basis.float(), mixture.middle
+    normal = open_inputs.T @ (middle.T @ middle) @ open_inputs
+    normal = normal + _ONE_BIT_RIDGE * torch.eye(len(normal)).to(normal) * normal.diagonal().mean()
+    to_inputs = (open_inputs @ torch.linalg.solve(normal, open_inputs.T @ middle.T)).float()  # (n, h)
+    steps = mixture.tuning.steps
+    for step in range(steps):
+        softness = mixture.tuning.softness * (1 - step / max(steps - 1, 1))
+        weights = mixture.inactivity(inputs, weighting, softness).float()
+        iterations = _FIRST_ITERATIONS if step < _FIRST_STEPS else _ITERATIONS
+        vectors = _smallest(weighted_gram(basis, weights), vectors.float(), iterations, _RIDGE)
+        sizes = (vectors @ basis.T).abs()
+        active = torch.tanh(_STEEPNESS * (sizes / sizes.mean(1, keepdim=True) - level.float()))
+        inputs = (active @ to_inputs.T).to(mixture.basis)
+    return vectors.to(mixture.basis), inputs
+
+
+def _smallest(matrices: Tensor, vectors: Tensor, iterations: int, ridge: float) -> Tensor:
+    """Nearly the eigenvectors of the smallest eigenvalues, by inverse iteration from `vectors` (m, n)."""
+    size = mean_diagonal(matrices)
+    damped = matrices + (ridge * size + torch.finfo(matrices.dtype).tiny) * torch.eye(matrices.shape[-1]).to(matrices)
+    factor = torch.linalg.cholesky_ex(damped)[0]
+    for _ in range(iterations):
+        vectors = torch.nn.functional.normalize(torch.cholesky_solve(vectors[..., None], factor)[..., 0], dim=1)
+    return torch.nan_to_num(vectors)
+
+
+def sharpen(mixture: Mixture, vectors: Tensor, weights: Tensor) -> Tensor:
+    """Minimises sum_h w_h |(U v)_h| over |v| = 1 by reweighted least squares (Daubechies et al. 2010)."""
+    tuning = mixture.tuning
+    weights = weights / weights.amax(1, keepdim=True).clamp_min(1e-300) + tuning.kept
+    identity = torch.eye(mixture.rank).to(vectors)
+    for step in range(tuning.reweightings):
+        columns = mixture.columns(vectors)
+        sizes = columns.abs() / columns.abs().mean(1, keepdim=True)
+        smooth = tuning.coarse * (_FINEST / tuning.coarse) ** (step / max(tuning.reweightings - 1, 1))
+        scaled = weights / (sizes.square() + smooth**2).sqrt()
+        matrices = mixture.gram(scaled / scaled.amax(1, keepdim=True))
+        matrices = matrices + _RIDGE_DOUBLE * mean_diagonal(matrices) * identity
+        vectors = torch.nn.functional.normalize(torch.linalg.solve(matrices, vectors), dim=1)
+    return vectors
+
+
+def settle(mixture: Mixture, vectors: Tensor) -> Candidates:
+    """Vectors that vanish on the rows where the given ones nearly do, at ever smaller sizes down to rounding."""
+    for level in _LEVELS:
+        zeros, found = _below(mixture, vectors, level), _below(mixture, vectors, 0.1 * level)
+        new = torch.linalg.eigh(mixture.gram(zeros.to(vectors)))[1][:, :, 0]
+        enough = zeros.sum(1) >= mixture.rank + 2
+        better = enough & (_below(mixture, new, 0.1 * level).sum(1) >= found.sum(1))
+        vectors = torch.where(better[:, None], new, vectors)
+    zeros = mixture.zeros(vectors)
+    enough = zeros.sum(1) >= mixture.rank + mixture.tuning.spare
+    return Candidates(vectors, zeros, enough & _alone(mixture, zeros))
+
+
+def _alone(mixture: Mixture, zeros: Tensor) -> Tensor:
+    """Whether only one vector vanishes on the zeros (m, h), and no single one of them decides that: (m,).
+
+    The common zeros of several columns leave several vectors. One of these can be made to vanish on a few rows more, as
+    many as columns are mixed; such a row is the only one that tells it from the others, and has a leverage of one.
+    """
+    if mixture.rank == 1:
+        return torch.ones_like(zeros[:, 0])
+    weights = zeros.to(mixture.basis)
+    sizes, directions = torch.linalg.eigh(mixture.gram(weights))
+    inverse = (directions[:, :, 1:] / sizes[:, None, 1:].clamp_min(1e-300)) @ directions[:, :, 1:].transpose(1, 2)
+    leverage = torch.stack([((mixture.basis @ each) * mixture.basis).sum(1) for each in inverse]) * weights
+    return (leverage.amax(1) < mixture.tuning.leverage) & (sizes[:, 1] > _NULL * sizes[:, -1])
+
+
+def _below(mixture: Mixture, vectors: Tensor, level: float) -> Tensor:
+    """Where entries are rounding, or below a share of the mean entry: (m, h)."""
+    sizes = mixture.columns(vectors).abs()
+    return sizes < torch.maximum(mixture.threshold(vectors), level * sizes.mean(1, keepdim=True))
+
+
+def fit_inputs(mixture: Mixture, zeros: Tensor, open_inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Inputs (m, n) that are inactive at both ends on the zeros (m, h) and active at one end elsewhere.
+
+    Newton's method on a logistic loss. Also returns the share of zeros or of other entries that fits, whichever is
+    smaller: (m,).
+    """
+    ends = mixture.before @ open_inputs, mixture.after @ open_inputs  # (h, r)
+    middle = 0.5 * (ends[0] + ends[1])
+    identity = torch.eye(middle.shape[1]).to(middle)
+    normal = middle.T @ middle
+    normal = normal + _ONE_BIT_RIDGE * identity * normal.diagonal().mean()
+    inputs = torch.linalg.solve(normal, middle.T @ torch.where(zeros, -1.0, 1.0).to(middle).T).T
+    first, last = _WIDTHS
+    for step in range(_NEWTON_STEPS):
+        values = [inputs @ end.T for end in ends]
+        width = values[0].std(1, keepdim=True) * first * (last / first) ** (step / _NEWTON_STEPS)
+        scaled = [value / width for value in values]
+        gradient, curvature = 0.0 * inputs, 0.0 * identity
+        for own, other, end in (*zip(scaled, reversed(scaled), ends, strict=True),):
+            larger = (own >= other).to(own)
+            slope = torch.where(zeros, _ZERO_WEIGHT * torch.sigmoid(own), -torch.sigmoid(-own) * larger)
+            bend = torch.sigmoid(own) * torch.sigmoid(-own)
+            weights = torch.where(zeros, _ZERO_WEIGHT * bend, bend * larger) + _ONE_BIT_RIDGE
+            gradient, curvature = gradient + slope @ end, curvature + weighted_gram(end, weights)
+        curvature = curvature + _ONE_BIT_RIDGE * mean_diagonal(curvature) * identity
+        change = torch.linalg.solve(curvature, gradient) * width
+        longest = 0.5 * inputs.norm(dim=1, keepdim=True) / change.norm(dim=1, keepdim=True).clamp_min(1e-300)
+        inputs = inputs - change * longest.clamp_max(1.0)
+    inputs = inputs @ open_inputs.T
+    before, after = (each < 0 for each in mixture.activations(inputs))
+    inactive = before & after
+    fit_zeros = (zeros & inactive).sum(1) / zeros.sum(1).clamp_min(1)
+    fit_others = (~zeros & ~inactive).sum(1) / (~zeros).sum(1).clamp_min(1)
+    return torch.nn.functional.normalize(inputs, dim=1), torch.minimum(fit_zeros, fit_others)

@@ -1,0 +1,204 @@
+"""The displacement D = C [X 1] of a ReLU layer in coordinates: candidates for columns of C and for rows of [X 1].
+
+With D = U S R cut at its rank n, every column of C is U v for some v, and every row of [X 1] is y R for some y. Where
+all columns are known, C = U V^T with rows v_j of V, the inputs are the dual basis: Y = V^-T S. An entry of a column is
+exactly zero if its neuron was inactive on the sample at every step; rounding of D hides what is below `threshold`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from exhume.attacks._base.search_tuning import UnmixTuning
+from exhume.target.dense_displacement import DenseDisplacement
+
+Tensor = torch.Tensor
+
+# Numbers in the weighted copies of a matrix that are held at a time.
+_MOST_NUMBERS = 2**24
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well columns agree with the activations of their own inputs, in shares, one number for each column.
+
+    Attributes:
+        inactive_after: of the column's zeros, those whose neuron the input leaves inactive after training.
+        inactive_before: likewise before training.
+        unmoved: of the neurons inactive at both ends, those at which the column is zero.
+        contradiction: of the activation that the input has at both ends (the smaller of the two, summed over neurons),
+            the part on the column's zeros. A neuron that is active at both ends should have moved.
+        hidden: size below which rounding hides an entry, over the column's mean entry: about the share of moved
+            neurons that look like zeros.
+        zeros: (m, h), where the columns are zero.
+    """
+
+    inactive_after: Tensor
+    inactive_before: Tensor
+    unmoved: Tensor
+    contradiction: Tensor
+    hidden: Tensor
+    zeros: Tensor
+
+    def consistent(self, tuning: UnmixTuning) -> Tensor:
+        """Which columns do not contradict their inputs.
+
+        At one end some zeros may be active: before training, if other samples switch the neuron off before this one is
+        first seen; after it, if the neuron came on when nothing was left to learn.
+        """
+        allowed = tuning.contradiction + tuning.hidden * self.hidden
+        return (self.contradiction < allowed) & (self.unlike_chance > tuning.inactive - self.hidden)
+
+    @property
+    def unlike_chance(self) -> Tensor:
+        """The share of zeros that is inactive, at the end where it is larger."""
+        return torch.maximum(self.inactive_after, self.inactive_before)
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """How neurons are weighted by an input's distance from activating them; drawn anew for every start.
+
+    No fixed choice suits all networks, and the zeros of a column show whether one was right.
+
+    Attributes:
+        exponent: power of the distance, (m, 1).
+        slack: how far active a neuron may be before training, in standard deviations of pre-activations: (m, 1). Other
+            samples may have switched it off before this one was first seen.
+        unevenness: power of a random factor of each neuron, (m, 1); 0 for none.
+    """
+
+    exponent: Tensor
+    slack: Tensor
+    unevenness: Tensor
+
+    @staticmethod
+    def drawn(count: int, tuning: UnmixTuning, generator: torch.Generator, like: Tensor) -> Weighting:
+        """Random weightings; half of them without slack, and half of them even."""
+        uniform = torch.rand((3, count, 1), generator=generator).to(like)
+        low, high = tuning.exponents
+        slack, unevenness = (
+            limit * (2 * part - 1).clamp_min(0) for limit, part in zip(tuning.uneven, uniform[1:], strict=True)
+        )
+        return Weighting(low + (high - low) * uniform[0], slack, unevenness)
+
+
+class Mixture:
+    """D in coordinates.
+
+    Args:
+        moved: the displacement of the layer.
+        tuning: when an entry is zero, and when a column is accepted.
+
+    Attributes:
+        alive: which neurons moved at all; h counts those only. The others are zeros of every column and show nothing.
+        basis: U sqrt(h), so that columns have entries of size one: (h, n).
+        before, after: [W b] of both ends in the coordinates of inputs, over their common size: (h, n).
+    """
+
+    def __init__(self, moved: DenseDisplacement, tuning: UnmixTuning) -> None:
+        spectrum = moved.spectrum
+        self.tuning, self.sizes, self.noise = tuning, spectrum.sizes, spectrum.noise
+        self.rank = spectrum.rank
+        rounding = tuning.zero * spectrum.noise * math.sqrt(self.rank)
+        self.alive = torch.linalg.vector_norm(spectrum.left * spectrum.sizes, dim=1) > rounding
+        self.num_neurons = int(self.alive.sum())
+        self.basis = spectrum.left[self.alive] * math.sqrt(self.num_neurons)
+        before, after = (each[self.alive] @ spectrum.right.T for each in (moved.before, moved.after))
+        size = (0.5 * (before + after)).square().mean().sqrt()
+        self.before, self.after = before / size, after / size
+        self.middle = 0.5 * (self.before + self.after)
+
+    def columns(self, vectors: Tensor) -> Tensor:
+        """U v sqrt(h): (m, n) -> (m, h)."""
+        return vectors @ self.basis.T
+
+    def threshold(self, vectors: Tensor) -> Tensor:
+        """Size below which an entry of a column may be rounding: (m, 1)."""
+        amplified = torch.linalg.vector_norm(vectors / self.sizes, dim=1, keepdim=True)
+        return self.tuning.zero * self.noise * math.sqrt(self.num_neurons) * amplified
+
+    def zeros(self, vectors: Tensor) -> Tensor:
+        """Where columns are zero: (m, h)."""
+        return self.columns(vectors).abs() < self.threshold(vectors)
+
+    def gram(self, weights: Tensor) -> Tensor:
+        """Weighted Gram matrices of the basis: weights (m, h) -> (m, n, n)."""
+        return weighted_gram(self.basis, weights)
+
+    def activations(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Pre-activations (m, h) of inputs (m, n) before and after training."""
+        return inputs @ self.before.T, inputs @ self.after.T
+
+    def inactivity(self, inputs: Tensor, weighting: Weighting, softness: float = 0.0) -> Tensor:
+        """How far inputs (m, n) are from activating each neuron at either end, to a power: (m, h).
+
+        A neuron that is far from active at both ends was probably inactive at every step.
+        """
+        before, after = self.activations(inputs)
+        size = before.std(1, keepdim=True) + 1e-12
+        far = torch.minimum(weighting.slack - before / size, -after / size)
+        smooth = torch.nn.functional.softplus(far / softness) * softness if softness > 0 else far.clamp_min(0)
+        return smooth**weighting.exponent
+
+    def open_inputs(self, vectors: Tensor) -> Tensor:
+        """Orthonormal columns (n, n - m) that span the inputs of all samples but those of m found columns.
+
+        An input is orthogonal to S^-1 v for the vector v of every other sample's column.
+        """
+        if not len(vectors):
+            return torch.eye(self.rank).to(self.basis)
+        duals = torch.nn.functional.normalize(vectors / self.sizes, dim=1)
+        return torch.linalg.svd(duals, full_matrices=True)[2][len(vectors) :].T
+
+    def dual_basis(self, vectors: Tensor) -> Tensor:
+        """Y (n, n) with D = C Y R, where C has the columns of n independent vectors."""
+        return torch.linalg.inv(vectors.T) * self.sizes / math.sqrt(self.num_neurons)
+
+    def inputs_of(self, vectors: Tensor) -> Tensor:
+        """The dual basis Y (n, n) of n columns, signed: an input activates the neurons that its column moved."""
+        inputs, columns = self.dual_basis(vectors), self.columns(vectors).abs()
+        large = columns > columns.mean(1, keepdim=True)
+        votes = (inputs @ self.middle.T) * (large.to(columns) - self.zeros(vectors).to(columns))
+        return inputs * torch.where(votes.sum(1, keepdim=True) < 0, -1.0, 1.0)
+
+    def agreement(self, vectors: Tensor, inputs: Tensor) -> Agreement:
+        """How columns agree with inputs."""
+        zeros, ends = self.zeros(vectors), self.activations(inputs)
+        before, after = (each < 0 for each in ends)
+        count = zeros.sum(1).clamp_min(1)
+        both, active = before & after, torch.minimum(*ends).clamp_min(0)
+        return Agreement(
+            (zeros & after).sum(1) / count,
+            (zeros & before).sum(1) / count,
+            (zeros & both).sum(1) / both.sum(1).clamp_min(1),
+            (active * zeros).sum(1) / active.sum(1).clamp_min(1e-300),
+            (self.threshold(vectors) / self.columns(vectors).abs().mean(1, keepdim=True))[:, 0],
+            zeros,
+        )
+
+
+def weighted_gram(matrix: Tensor, weights: Tensor) -> Tensor:
+    """sum_h w_h b_h b_h^T for every row of weights: (h, n), (m, h) -> (m, n, n)."""
+    rows = max(1, _MOST_NUMBERS // matrix.numel())
+    return torch.cat([(matrix.T[None] * part[:, None, :]) @ matrix for part in weights.split(rows)])
+
+
+def mean_diagonal(matrices: Tensor) -> Tensor:
+    """The mean of the diagonals (m, n, n) -> (m, 1, 1)."""
+    return matrices.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
+
+
+def independent(vectors: Tensor, least: float) -> list[int]:
+    """Indices of vectors that are not in the span of those before them, by the part outside it."""
+    found = torch.zeros((0, vectors.shape[1])).to(vectors)
+    kept = []
+    for index, vector in enumerate(vectors):
+        outside = vector - found.T @ (found @ vector)
+        if float(outside.norm()) > least:
+            found = torch.cat([found, (outside / outside.norm())[None]])
+            kept.append(index)
+    return kept

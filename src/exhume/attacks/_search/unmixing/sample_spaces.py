@@ -1,0 +1,219 @@
+"""What a sample can have sent back to the first layer: the derivatives of a network's outputs by its pre-activations.
+
+The column c_j of D = C [X 1] that belongs to sample j is the sum over training of J(theta(t), x_j)^T g_j(t), with J the
+derivative (k, h) of the outputs by the pre-activations of the first layer. With nodes theta_q on the path of training
+it lies nearly in the span of the k Q rows of J(theta_q, x_j): a condition on one input alone, whatever the activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from exhume.target.dense_displacement import DenseDisplacement
+from exhume.target.network_weights import NetworkWeights
+
+Tensor = torch.Tensor
+Weights = Mapping[str, Tensor]
+
+# Share of the head's displacement in the sum over outputs below which errors sum to zero, as those of cross-entropy do.
+_SUMS_TO_ZERO = 1e-3
+
+
+@dataclass(frozen=True)
+class InputFrame:
+    """D in coordinates: columns are `basis` v, inputs [x 1] are y `right`, with y in origin + span(directions).
+
+    Attributes:
+        basis, sizes, right: the singular value decomposition of D: (h, n), (n,), (n, m).
+        origin, directions: (n,) and (n, p): the bias makes the last entry of [x 1] one. Without it, all of R^n.
+    """
+
+    basis: Tensor
+    sizes: Tensor
+    right: Tensor
+    origin: Tensor
+    directions: Tensor
+
+    @staticmethod
+    def of(moved: DenseDisplacement) -> InputFrame:
+        """The frame of a first layer's displacement."""
+        spectrum = moved.spectrum
+        right = spectrum.right
+        origin, directions = torch.zeros_like(right[:, -1]), torch.eye(len(right)).to(right)
+        if moved.has_bias:
+            last = right[:, -1]
+            origin = last / (last @ last)
+            directions = torch.linalg.svd(last[None])[2][1:].T.contiguous()
+        return InputFrame(spectrum.left, spectrum.sizes, right, origin, directions)
+
+    def to(self, dtype: torch.dtype) -> InputFrame:
+        """In another precision."""
+        parts = (self.basis, self.sizes, self.right, self.origin, self.directions)
+        return InputFrame(*(part.to(dtype) for part in parts))
+
+    @property
+    def rank(self) -> int:
+        """n."""
+        return len(self.sizes)
+
+
+class ReadNetwork:
+    """A network above its first layer, at any weights.
+
+    Args:
+        model: its module and its weights at both ends of training.
+        moved: the displacement of its first layer.
+        input_shape: shape of one input.
+
+    Attributes:
+        errors_sum_to_zero: whether the errors at the outputs do, as those of cross-entropy.
+    """
+
+    def __init__(self, model: NetworkWeights, moved: DenseDisplacement, input_shape: tuple[int, ...]) -> None:
+        self.module, self.moved, self._shape = model.module, moved, input_shape
+        self.after = {name: weight.double() for name, weight in model.weights().items()}
+        self.before = {name: model.initial.get(name, weight).to(weight) for name, weight in self.after.items()}
+        head = f"{model.head}.weight" if model.head else "weight"
+        change = (self.after[head] - moved.share * self.before[head]).flatten(1)
+        outputs = len(change)
+        self.errors_sum_to_zero = outputs > 1 and float(change.sum(0).norm()) < _SUMS_TO_ZERO * float(change.norm())
+        readout = torch.eye(outputs, dtype=torch.float64).to(change)
+        if self.errors_sum_to_zero:
+            readout = torch.linalg.svd(readout - 1 / outputs)[0][:, : outputs - 1].T
+        self._readout = readout  # (k or k - 1, k)
+
+    def straight(self, nodes: Sequence[float]) -> list[Weights]:
+        """Weights on the line from the initial to the trained ones."""
+        return [{name: (1 - at) * self.before[name] + at * self.after[name] for name in self.after} for at in nodes]
+
+    def outputs(self, weights: Weights, samples: Tensor) -> Tensor:
+        """Outputs (m, k) at flat samples."""
+        outputs: Tensor = torch.func.functional_call(
+            self.module, self._cast(weights, samples.dtype), (samples.reshape(-1, *self._shape).clone(),)
+        )
+        return outputs.flatten(1)
+
+    def above(self, weights: Weights, values: Tensor) -> Tensor:
+        """What is read off the outputs (m, k') where the first layer has the given pre-activations (m, h)."""
+        first = self.module.get_submodule(self.moved.first.name)
+
+        def replace(_layer: nn.Module, _args: object, output: Tensor) -> Tensor:
+            return values.reshape(output.shape).clone()  # the activation may work in place
+
+        handle = first.register_forward_hook(replace)
+        try:
+            size = len(values), self.moved.first.layer.weight.shape[1]
+            outputs = self.outputs(weights, torch.zeros(size, dtype=values.dtype, device=values.device))
+        finally:
+            handle.remove()
+        return outputs @ self._readout.to(values).T
+
+    def _cast(self, weights: Weights, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Weights and the module's buffers in one precision."""
+        every = dict(self.module.named_buffers()) | dict(weights)
+        return {name: each.to(dtype) if each.is_floating_point() else each for name, each in every.items()}
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """Spans of what each of m inputs can have sent back.
+
+    Attributes:
+        vectors: (m, q, h), of mean norm one.
+        points: the pre-activations at each node, that derivatives are taken by.
+        graphs: the vectors of each node, with their graph.
+        scale: that vectors were divided by.
+    """
+
+    vectors: Tensor
+    points: tuple[Tensor, ...]
+    graphs: tuple[Tensor, ...]
+    scale: Tensor
+
+    def derivative(self, coefficients: Tensor, maps: Sequence[Tensor]) -> Tensor:
+        """The derivative (m, p, h) of the combinations with coefficients (m, q) along the directions of `maps`."""
+        total, begin = torch.zeros(()).to(self.vectors), 0
+        for point, graph, way in zip(self.points, self.graphs, maps, strict=True):
+            part = coefficients[:, begin : begin + graph.shape[1]]
+            begin += graph.shape[1]
+            combined = (part[:, :, None] * graph / self.scale).sum(1)
+            ways = way.T[:, None, :].expand(-1, len(point), -1)
+            (moved,) = torch.autograd.grad(combined, point, ways, is_grads_batched=True)
+            total = total + moved.transpose(0, 1)
+        return total
+
+
+class Nodes:
+    """A network at nodes of the path of training, read at inputs in the coordinates of a frame.
+
+    Args:
+        network: above its first layer.
+        frame: of the first layer's displacement.
+        weights: at each node.
+        dtype: of the computation.
+    """
+
+    def __init__(
+        self, network: ReadNetwork, frame: InputFrame, weights: Sequence[Weights], dtype: torch.dtype = torch.float64
+    ) -> None:
+        self.frame, self._network, self._weights = frame.to(dtype), network, weights
+        first = network.moved.first
+        width = first.layer.weight.shape[1]
+        self._maps, self._offsets = [], []
+        for each in weights:
+            matrix = each[first.parameter("weight")] @ frame.right[:, :width].T
+            bias = each.get(first.parameter("bias"))
+            offset = torch.zeros_like(matrix[:, 0]) if bias is None or network.moved.has_bias else bias
+            if bias is not None and network.moved.has_bias:
+                matrix = matrix + bias[:, None] * frame.right[:, -1]
+            self._maps.append(matrix.to(dtype))
+            self._offsets.append(offset.to(dtype))
+        self.ways = tuple(matrix @ self.frame.directions for matrix in self._maps)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def to(self, dtype: torch.dtype) -> Nodes:
+        """In another precision."""
+        return Nodes(self._network, self.frame.to(torch.float64), self._weights, dtype)
+
+    def activations(self, inputs: Tensor) -> Tensor:
+        """Pre-activations (m, h) at the first node."""
+        return inputs @ self._maps[0].T + self._offsets[0]
+
+    def spaces(self, inputs: Tensor) -> Spaces:
+        """The spaces of inputs (m, n)."""
+        points, graphs = [], []
+        with torch.enable_grad():
+            for matrix, offset, weights in zip(self._maps, self._offsets, self._weights, strict=True):
+                point = (inputs @ matrix.T + offset).detach().requires_grad_()
+                outputs = self._network.above(weights, point)
+                rows = [
+                    torch.autograd.grad(outputs[:, at].sum(), point, create_graph=True)[0]
+                    for at in range(outputs.shape[1])
+                ]
+                points.append(point)
+                graphs.append(torch.stack(rows, 1))
+        vectors = torch.cat([graph.detach() for graph in graphs], 1)
+        scale = torch.linalg.vector_norm(vectors, dim=2).mean(1)[:, None, None].clamp_min(1e-30)
+        return Spaces(vectors / scale, tuple(points), tuple(graphs), scale)
+
+
+def is_curved(network: ReadNetwork) -> bool:
+    """Whether what an input sends back to the first layer changes with it, other than in jumps."""
+    generator = torch.Generator().manual_seed(0)
+    shape = network.moved.before.shape
+    weights = network.moved.after / network.moved.after.norm(dim=1, keepdim=True).clamp_min(1e-30)
+    drawn = torch.randn((4, shape[1]), generator=generator, dtype=torch.float64).to(weights)
+    with torch.enable_grad():
+        point = (drawn @ weights.T).requires_grad_()
+        outputs = network.above(network.after, point)
+        (back,) = torch.autograd.grad(outputs.sum(), point, create_graph=True)
+        if not back.requires_grad:
+            return False
+        (bend,) = torch.autograd.grad(back.square().sum(), point, allow_unused=True)
+    return bend is not None and bool((bend != 0).double().mean() > 0.5)

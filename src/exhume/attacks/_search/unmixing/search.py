@@ -1,0 +1,117 @@
+"""The search for all columns of a ReLU layer's displacement, one batch of starts after the other.
+
+Deflation is exact: the inputs of samples not yet found are orthogonal to known directions, so that every column found
+makes the search for the others easier, and the last input is known before its column is. Once there are as many columns
+as samples, each must agree with the activations of its own input; others are dropped, and the search goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from exhume.attacks._base.problem import Problem
+from exhume.attacks._base.session import Session
+from exhume.attacks._base.stage import Search, SearchResult, Where
+from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, search_columns
+from exhume.attacks._search.unmixing.mixture import Mixture, independent
+from exhume.results.stop import Stop
+
+
+@dataclass(frozen=True)
+class UnmixState:
+    """Everything that the next batch of starts depends on.
+
+    Attributes:
+        vectors: (m, n), the columns found so far.
+        starts: made so far.
+        stalled: batches since the last new column.
+        complete: whether there are n columns, and each agrees with its input.
+    """
+
+    vectors: torch.Tensor
+    starts: int = 0
+    stalled: int = 0
+    complete: bool = False
+
+
+class UnmixSearch(Search[UnmixState]):
+    """Looks for the n columns of a mixture.
+
+    Args:
+        problem: that the mixture belongs to.
+        mixture: the displacement of the first layer.
+    """
+
+    state_type = UnmixState
+
+    def __init__(self, problem: Problem, mixture: Mixture) -> None:
+        self.problem, self.mixture, self.count = problem, mixture, mixture.rank
+        self._tuning = mixture.tuning
+        self._most = self._tuning.starts + self._tuning.starts_per_sample * self.count
+
+    def begin(self, generator: torch.Generator) -> UnmixState:
+        """No column yet."""
+        return UnmixState(torch.zeros((0, self.count)).to(self.mixture.basis))
+
+    def where(self, state: UnmixState) -> Where:
+        """The loss is the share of columns that is missing."""
+        return Where(state.starts, self._most, 1 - len(state.vectors) / self.count)
+
+    def finished(self, state: UnmixState) -> Stop | None:
+        """All columns, or no starts left."""
+        if state.complete:
+            return Stop.CONVERGED
+        return Stop.STARTS_SPENT if state.starts >= self._most else None
+
+    def advance(self, state: UnmixState, session: Session) -> UnmixState:
+        """One batch of starts; a check of all columns once there are enough."""
+        mixture, generator, tuning = self.mixture, session.generator, self._tuning
+        vectors, stalled = state.vectors, state.stalled
+        if stalled >= tuning.stalled and len(vectors):
+            dropped = int(torch.randint(len(vectors), (), generator=generator))
+            vectors, stalled = torch.cat([vectors[:dropped], vectors[dropped + 1 :]]), 0
+        before = len(vectors)
+        open_inputs = mixture.open_inputs(vectors)
+        found = search_columns(mixture, open_inputs, generator)
+        self.problem.features.count(tuning.batch * self.count)  # a start counts as one pass
+        _, fits = fit_inputs(mixture, found.zeros, open_inputs)
+        vectors = self._with(vectors, found.vectors[found.alone & (fits > tuning.agrees)])
+        stalled = 0 if len(vectors) > before else stalled + 1
+        state = UnmixState(vectors, state.starts + tuning.batch, stalled)
+        return self._checked(state, generator) if len(vectors) == self.count else state
+
+    def give_up(self, state: UnmixState, stop: Stop, session: Session) -> SearchResult:
+        """The columns found so far."""
+        batches = state.starts // self._tuning.batch
+        return SearchResult(state.vectors, len(state.vectors), stop, self.problem, state.starts, batches)
+
+    def _with(self, vectors: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+        """Vectors and the further ones that are independent of them."""
+        together = torch.cat([vectors, more])
+        return together[independent(together, self._tuning.distinct)[: self.count]]
+
+    def _checked(self, state: UnmixState, generator: torch.Generator) -> UnmixState:
+        """Complete if no column contradicts its input and no input yields more zeros; else mended or dropped."""
+        mixture, vectors = self.mixture, state.vectors
+        for _ in range(self._tuning.refits):
+            inputs = mixture.inputs_of(vectors)
+            agreement = mixture.agreement(vectors, inputs)
+            consistent = agreement.consistent(self._tuning)
+            again = columns_of_inputs(mixture, inputs, vectors, generator)
+            better = again.alone & (again.zeros.sum(1) > agreement.zeros.sum(1) + 1)
+            if bool(consistent.all()) and not bool(better.any()):
+                return replace(state, vectors=vectors, complete=True)
+            vectors = torch.where(better[:, None], again.vectors, vectors)
+            vectors = vectors[mixture.zeros(vectors).sum(1).argsort(descending=True)]
+            vectors = vectors[independent(vectors, self._tuning.distinct)]
+            if len(vectors) < self.count:
+                return replace(state, vectors=vectors)
+        agreement = mixture.agreement(vectors, mixture.inputs_of(vectors))
+        consistent = agreement.consistent(self._tuning)
+        # A mixture of two columns leaves the input of the one right and spoils that of the other: it has few zeros.
+        kept = consistent.clone()
+        kept[agreement.zeros.sum(1).argmin()] = False
+        kept[agreement.unmoved.argmin()] = False
+        return replace(state, vectors=vectors[kept])

@@ -1,0 +1,1 @@
+"""Data sets that exhume knows by name."""

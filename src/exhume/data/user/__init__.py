@@ -1,0 +1,1 @@
+"""Data sets made of the user's own files."""

@@ -1,0 +1,1 @@
+"""What an attack returns: why it stopped, the samples, and a certificate of how far to trust them."""

@@ -1,0 +1,1 @@
+"""What the adversary holds: weights, how far they moved, and what else is known."""

@@ -1,0 +1,177 @@
+"""How far a dense first layer moved, and which share of its initial weights weight decay left.
+
+Every first-order method with one step size for all weights moves a dense layer by a combination of its inputs:
+
+    D = [W_T - s W_0, b_T - s b_0] = C [X 1],    C (h, n) the summed errors that were sent back,
+
+with s the share that weight decay left of the start (1 without decay). The rank of D is the number of samples n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from exhume.errors import InputError
+from exhume.target.first_layer import FirstLayer, first_layer, is_followed_by_relu
+from exhume.target.network_weights import NetworkWeights
+
+# The rank of D is where its singular values fall by the largest factor, which must be at least this.
+LEAST_FALL = 8.0
+# Singular values below this share of what float32 rounding of the weights makes are taken for zero.
+_ROUNDING = 0.2 * 2.0**-24
+# Rounds that fit the share of the initial weights off the span of the data.
+_SHARE_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The singular value decomposition of D, cut where its singular values fall to rounding.
+
+    Attributes:
+        left, sizes, right: D = left diag(sizes) right, with n columns (h, n) and n rows (n, m).
+        values: the leading singular values, three more than n.
+        fall: the last of the n singular values over the next.
+        noise: standard deviation of the rounding in an entry of D, from the singular values behind the first n.
+    """
+
+    left: torch.Tensor
+    sizes: torch.Tensor
+    right: torch.Tensor
+    values: tuple[float, ...]
+    fall: float
+    noise: float
+
+    @property
+    def rank(self) -> int:
+        """n."""
+        return len(self.sizes)
+
+
+@dataclass(frozen=True)
+class DenseDisplacement:
+    """The displacement of a dense first layer, and what it was computed from, in float64.
+
+    Attributes:
+        first: the layer and the normalisation before it.
+        before, after: [W b] (h, m) before and after training; m = d + 1 with the bias, d without.
+        has_bias: whether the bias is the last column.
+        share: s.
+        spectrum: of D.
+        relu: whether a ReLU follows.
+    """
+
+    first: FirstLayer
+    before: torch.Tensor
+    after: torch.Tensor
+    has_bias: bool
+    share: float
+    spectrum: Spectrum
+    relu: bool
+
+    @property
+    def moved(self) -> torch.Tensor:
+        """D (h, m)."""
+        return self.after - self.share * self.before
+
+
+def dense_displacement(
+    model: NetworkWeights, input_shape: tuple[int, ...], num_samples: int | None = None
+) -> DenseDisplacement:
+    """The displacement of a network's dense first layer.
+
+    Args:
+        model: the network; the layer's initial weights must be known.
+        input_shape: shape of one input.
+        num_samples: the rank of D where its singular values do not show it.
+    """
+    first = first_layer(model.module, input_shape)
+    name, weight = first.parameter("weight"), first.layer.weight.detach().double()
+    if not isinstance(first.layer, nn.Linear):
+        raise InputError(f"the first layer {first.name!r} is a convolution; a dense one is needed")
+    if name not in model.initial:
+        raise InputError(f"the weights of the first layer {name!r} before training are not known; they are needed")
+    before = model.initial[name].to(weight)
+    bias, bias_before = first.layer.bias, model.initial.get(first.parameter("bias"))
+    with_bias = bias is not None and bias_before is not None
+    pair = (before, weight)
+    if with_bias:
+        assert bias is not None
+        assert bias_before is not None
+        pair = (_beside(before, bias_before.to(weight)), _beside(weight, bias.detach().double()))
+    share, found = _find_share(*pair, num_samples)
+    if found is None and with_bias:  # a bias that decays otherwise than the weights would add to the rank
+        with_bias, pair = False, (before, weight)
+        share, found = _find_share(*pair, num_samples)
+    if found is None:
+        raise InputError(
+            f"the displacement of the first layer {first.name!r} ({weight.shape[0]} x {weight.shape[1]}) has no clear "
+            "rank: its singular values do not fall to rounding. It takes training by SGD of any kind from the given "
+            "initial weights (not Adam), and fewer samples than inputs and neurons"
+        )
+    relu = is_followed_by_relu(model.module, first.layer, input_shape)
+    return DenseDisplacement(first, *pair, with_bias, share, found, relu)
+
+
+def _find_share(before: torch.Tensor, after: torch.Tensor, num_samples: int | None) -> tuple[float, Spectrum | None]:
+    """The share s of the initial weights that is left, and the spectrum of D; None if D has no clear rank."""
+    found = _cut_spectrum(after - before, after, num_samples)
+    if found is not None:
+        return 1.0, found
+    share = decay_share(before, after)
+    for _ in range(_SHARE_ROUNDS):
+        found = _cut_spectrum(after - share * before, after, num_samples)
+        if found is None:
+            return share, None
+        # Off the row space of D the trained weights are s times the initial ones.
+        rest, old = (each - (each @ found.right.T) @ found.right for each in (after, before))
+        share = float((rest * old).sum() / old.square().sum())
+    return share, _cut_spectrum(after - share * before, after, num_samples)
+
+
+def decay_share(before: torch.Tensor, after: torch.Tensor) -> float:
+    """s of W_T = s W_0 + C X: the eigenvalue of most multiplicity of W_0^-1 W_T, with both matrices made square.
+
+    C X has rank n, so that all but n eigenvalues are s; their median is s while n is less than half of them.
+    """
+    generator = torch.Generator().manual_seed(0)
+    rows, columns = before.shape
+    least = min(rows, columns)
+    drawn = torch.randn((max(rows, columns), least), generator=generator, dtype=torch.float64).to(before)
+    if rows < columns:
+        before, after = before @ drawn, after @ drawn
+    else:
+        before, after = drawn.T @ before, drawn.T @ after
+    return float(torch.linalg.eigvals(torch.linalg.solve(before, after)).real.median())
+
+
+def _cut_spectrum(moved: torch.Tensor, after: torch.Tensor, num_samples: int | None) -> Spectrum | None:
+    """D's singular vectors up to the largest fall of its singular values; None if no fall is large enough."""
+    rows, columns = (moved != 0).any(1).sum(), (moved != 0).any(0).sum()  # neurons that never fired, constant inputs
+    wide = moved.shape[0] <= moved.shape[1]
+    values, vectors = torch.linalg.eigh(moved @ moved.T if wide else moved.T @ moved)
+    sizes = values.flip(0).clamp_min(0).sqrt()
+    if float(sizes[0]) == 0:
+        raise InputError("the first layer did not move in training")
+    spread = float(rows) ** 0.5 + float(columns) ** 0.5  # the norm of a matrix of independent entries, over their size
+    floor = max(_ROUNDING * float(after.square().mean().sqrt()) * spread, 1e-8 * float(sizes[0]))
+    above = sizes.clamp_min(floor)
+    falls = above[:-1] / above[1:]
+    rank = int(falls.argmax()) + 1
+    if float(falls[rank - 1]) < LEAST_FALL:
+        if num_samples is None or num_samples >= len(sizes):
+            return None
+        rank = num_samples
+    kept, vectors = sizes[:rank], vectors.flip(1)[:, :rank]
+    if wide:
+        left, right = vectors, (vectors.T @ moved) / kept[:, None]
+    else:
+        left, right = (moved @ vectors) / kept, vectors.T
+    noise = float(above[rank]) / spread
+    return Spectrum(left, kept, right, tuple(sizes[: rank + 3].tolist()), float(falls[rank - 1]), noise)
+
+
+def _beside(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.cat([weight, bias[:, None]], 1)
