@@ -1,4 +1,4 @@
-"""What all tests share: one thread a process, no deadlines, and the folder of real data sets."""
+"""Fixtures of all tests: one thread per process, no deadlines, and the folder of real data sets."""
 
 import json
 import os

@@ -41,7 +41,7 @@ def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def leaky(name: str = "leaky", **changes: object) -> Activation:
-    """max(z, z / 4) and its true facts, with the changes asked for."""
+    """max(z, z / 4) with its correct properties, except for the given changes."""
     activation = Activation(
         name=name,
         value=lambda z: torch.maximum(z, z / 4),
@@ -275,7 +275,7 @@ def test_a_registered_activation_is_found_by_name_and_has_a_kernel() -> None:
         ({"homogeneity": None}, "homogeneity None; its values show 1"),
         ({"homogeneity": 2}, "homogeneity 2; its values show 1"),
         ({"value": torch.abs, "slope": torch.sign}, "parity 'none'; its values show 'even'"),
-        ({"kernel": torch.ones_like}, "off its quadrature"),
+        ({"kernel": torch.ones_like}, "differs from its quadrature"),
     ],
 )
 def test_registration_refuses_what_is_not_true(changes: dict[str, object], message: str) -> None:

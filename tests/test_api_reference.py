@@ -1,4 +1,4 @@
-"""The API reference is what the docstrings say now, and every example in it runs."""
+"""The API reference agrees with the docstrings, and every example in it runs."""
 
 import doctest
 import importlib
@@ -21,17 +21,17 @@ def page():
 
 
 def public_paths():
-    """Every name that the reference is to describe."""
+    """Every name that the reference must describe."""
     paths = [f"exhume.{name}" for name in exhume.__all__]
     paths += [f"exhume.{name}" for names in GENERATOR["SUBJECTS"].values() for name in names if "." in name]
-    for room in GENERATOR["ROOMS"].values():
-        paths += [f"exhume.{room}.{name}" for name in importlib.import_module(f"exhume.{room}").__all__]
+    for package in GENERATOR["PACKAGES"].values():
+        paths += [f"exhume.{package}.{name}" for name in importlib.import_module(f"exhume.{package}").__all__]
     return paths
 
 
 def named(path):
-    room, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(room), name)
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 def examples_of(path):
@@ -84,6 +84,6 @@ def test_no_example_stands_on_the_page_that_is_not_run():
 
 
 def test_a_broken_example_fails(tmp_path):
-    """The runner above does not forgive: an example with another answer is counted."""
+    """The runner above counts an example with a wrong answer as a failure."""
     test = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "broken", None, 0)
     assert doctest.DocTestRunner(optionflags=FLAGS).run(test, out=lambda text: None).failed == 1

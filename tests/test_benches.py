@@ -1,15 +1,27 @@
-"""The machinery of the benches: fitted exponents, the timer of operations, and the comparison of passes."""
+"""The machinery of the benches: fitted exponents, timed operations, compared passes, and the victims of unmixing."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
+from benches import unmix
+from benches.broken_premises import batch_normalised
 from benches.headline import Case, chosen
 from benches.hot_loop import DRAWS, PRODUCTS, profiled
 from benches.laptop import CASES, limit_of
+from benches.ordinary_networks import RECIPES, Network, Recipe, train, victim
 from benches.passes import Cost, compared
+from benches.pictures import draw
 from benches.scaling import Size, fit_power, fitted
+from benches.seeds import SEEDS, cases
+from benches.unmix_cases import GROUPS, Bar
+from benches.unmix_cases import Case as UnmixCase
+from benches.unmix_defences import CASES as DEFENCES
+from benches.unmix_defences import digits as digits_of_classes
+from benches.unmix_defences import noisy
 
 
 def test_a_power_law_is_fitted_exactly_and_without_error():
@@ -96,3 +108,140 @@ def test_cases_are_chosen_by_words_of_their_names(monkeypatch):
 
 def test_every_laptop_case_has_a_limit():
     assert {limit_of(case).attribute for case in CASES} == {"seconds", "passes", "peak_gb"}
+
+
+def test_the_seeds_bench_has_50_models_with_a_seed_in_the_range_and_10_without():
+    inside = [case for case in cases() if case.inside]
+    outside = [case for case in cases() if not case.inside]
+    assert (len(inside), len(outside)) == (50, 10)
+    assert all(case.seed in SEEDS for case in inside)
+    assert not any(case.seed in SEEDS for case in outside)
+    assert len({case.path for case in cases()}) == len({case.seed for case in cases()}) == 60
+
+
+def digits(outputs=5, samples=10):
+    """Pictures that need no data folder."""
+    return draw("digits", 8, max(outputs, 2), samples, 1)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_moves_the_first_layer_in_the_span_of_its_inputs(name):
+    found = train(Network((64, 60, 5)), RECIPES[name], digits(), seed=1)
+    state = found.module.state_dict()
+    moved = torch.cat([(state[key] - found.initial[key]).reshape(60, -1) for key in ("0.weight", "0.bias")], 1)
+    inputs = torch.cat([found.pictures.inputs, torch.ones(10, 1)], 1)
+    basis = torch.linalg.qr(inputs.double().T).Q
+    outside = moved.double() - moved.double() @ basis @ basis.T
+    assert outside.norm() < 1e-4 * moved.norm()
+    assert found.loss < 0.3 * found.loss_before
+    assert not found.module.training
+
+
+def test_dead_networks_and_goals_that_were_not_reached_count_as_diverged():
+    found = train(Network((64, 20, 5)), Recipe(0.05, 50), digits(), 0)
+    assert not found.diverged
+    assert replace(found, until=1e-6).diverged
+    dead = {name: -torch.ones_like(value) * (name == "0.bias") for name, value in found.module.state_dict().items()}
+    assert found.with_weights(dead).diverged
+
+
+def test_training_that_diverges_is_reported_and_not_attacked():
+    diverging = Recipe(1e3, 20)
+    case = UnmixCase("g", ("64-20-5", "r", "10"), 0, lambda: train(Network((64, 20, 5)), diverging, digits(), 0))
+    found = unmix.measure(replace(case, method="no such attack", bar=Bar(1e-3, 0.5)))
+    assert found.verdict == "diverged"
+    row = unmix.cells([replace(case, bar=Bar(1e-3, 0.5))], [found])
+    assert "1 diverged" in row
+    assert row[-1] == "no"
+
+
+def test_merged_batch_normalisation_acts_as_the_two_layers(monkeypatch):
+    monkeypatch.setattr("benches.ordinary_networks.sources", lambda outputs: ("digits",))
+    merged = batch_normalised(1)
+    apart = victim(Network((256, 512, 512, 5), batch_norm=True), RECIPES["batches, momentum"], 10, 1)
+    assert len(merged.module) == len(apart.module) - 1
+    outputs = [each.module(apart.pictures.inputs) for each in (merged, apart)]
+    torch.testing.assert_close(*outputs, rtol=1e-4, atol=1e-4)
+    assert merged.initial.keys() == merged.module.state_dict().keys()
+
+
+def proposal(samples, verdict, bars):
+    certificate = SimpleNamespace(verdict=verdict, predicted_errors=bars)
+    return SimpleNamespace(
+        samples=samples, certificate=certificate, signs_determined=True, norms_determined=True, labels=None
+    )
+
+
+def test_certified_samples_are_wrong_beyond_their_bars_and_exact_ones_beyond_a_thousandth():
+    truth = torch.eye(4) * 2
+    off = torch.diag(torch.tensor([2.0, 2.01, 2.1, 3.0]))  # errors 0, 0.005, 0.05, 0.5
+    held = SimpleNamespace(pictures=SimpleNamespace(inputs=truth))
+    assert unmix.certified(proposal(off, "approximate", (0.01,) * 4), held) == [False, False, True, True]
+    assert unmix.certified(proposal(off, "approximate", (0.02, 0.02, 0.02, 0.2)), held) == [False, False, False]
+    assert unmix.certified(proposal(off, "exact", (1e-4,) * 4), held) == [False, True, True, True]
+    assert unmix.certified(proposal(off, "failed", (1e-4,) * 4), held) == []
+
+
+def test_samples_without_a_row_are_not_recovered():
+    pictures = digits()
+    held = SimpleNamespace(pictures=pictures)
+    errors, ssim = unmix.against_truth(proposal(pictures.inputs[:4], "exact", (1e-5,) * 4), held)
+    assert sorted(error > 0.5 for error in errors) == [False] * 4 + [True] * 6
+    assert ssim == pytest.approx(0.4, abs=1e-3)
+    errors, _ = unmix.against_truth(proposal(pictures.inputs[:0], "failed", ()), held)
+    assert errors == (1.0,) * 10
+
+
+def test_finished_cases_are_skipped_and_a_torn_line_is_measured_again(tmp_path, monkeypatch):
+    cases = [UnmixCase("g", ("net", "recipe", "1"), seed, lambda: None) for seed in range(3)]
+    measured = []
+    monkeypatch.setattr(
+        unmix, "measure", lambda case: measured.append(case.seed) or unmix.Measured(case.key, (1e-5,), "exact")
+    )
+    store = tmp_path / "new" / "store.jsonl"
+    unmix.run(cases[:2], store)
+    store.write_text(store.read_text()[:-9])
+    found = unmix.run(cases, store)
+    assert measured == [0, 1, 1, 2]
+    assert unmix.finished(store) == found
+
+
+def test_cases_of_unmixing_have_keys_of_their_own():
+    keys = [case.key for group in GROUPS.values() for case in group()]
+    assert len(set(keys)) == len(keys)
+    assert sum(key.startswith("certificate/") for key in keys) == 260
+
+
+def test_an_unknown_group_of_unmixing_is_refused(monkeypatch):
+    monkeypatch.setenv("EXHUME_BENCH_CASES", "simudy, nothing")
+    with pytest.raises(SystemExit, match="nothing"):
+        unmix.chosen_groups()
+
+
+def test_noise_of_the_defences_bench_has_its_share_of_the_displacement_and_stays_in_the_first_layer():
+    generator = torch.Generator().manual_seed(0)
+    before = {"0.weight": torch.zeros(256, 64), "0.bias": torch.zeros(256), "2.weight": torch.zeros(5, 256)}
+    after = {name: torch.randn(each.shape, generator=generator) for name, each in before.items()}
+    released = noisy(0.01)(before, after, generator)
+
+    def length(state):
+        return float(torch.cat([state["0.weight"].flatten(), state["0.bias"]]).norm())
+
+    added = {name: released[name] - after[name] for name in after}
+    assert length(added) / length(after) == pytest.approx(0.01, rel=0.03)
+    assert torch.equal(released["2.weight"], after["2.weight"])
+
+
+def test_int8_of_the_defences_bench_has_at_most_255_values():
+    weights = {"0.weight": torch.randn(256, 64, generator=torch.Generator().manual_seed(0))}
+    _, release = DEFENCES["int8"]
+    rounded = release({}, weights, torch.Generator())["0.weight"]
+    assert len(rounded.unique()) <= 255
+    assert float((rounded - weights["0.weight"]).abs().max()) <= float(weights["0.weight"].abs().max()) / 254 * 1.001
+
+
+def test_held_out_digits_of_the_defences_bench_are_no_training_digits():
+    own, again = digits_of_classes(0), digits_of_classes(0)
+    assert torch.equal(own.inputs, again.inputs)
+    assert own.labels.bincount().tolist() == [4] * 5
+    assert float(torch.cdist(own.inputs, own.other_inputs).min()) > 0

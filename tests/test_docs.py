@@ -1,5 +1,6 @@
-"""The documentation is true: its Python examples run, and so do its commands."""
+"""The Python examples and the commands of the documentation run."""
 
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from exhume import cli
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "exhume"
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -20,7 +22,7 @@ def blocks(page, language):
 
 
 def file_of(block):
-    """The name of the file that a block is, if its first line is a comment that says so."""
+    """The file name in the first line of a block, if that line is a comment with a file name."""
     named = re.fullmatch(r"# (\w[\w-]*\.(?:py|yaml))", block.splitlines()[0])
     return named.group(1) if named else None
 
@@ -41,18 +43,18 @@ def test_python_examples_run(page, index, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(examples_of(page)[index], str(page), "exec"), names)  # its own asserts are part of the test
-    assert "result" in names  # it went through to the end
+    assert "result" in names  # the example ran to its end
 
 
 def commands_of(page):
-    """The words of every command of exhume or Python, and the exit code that the page says it has."""
+    """Every exhume or Python command of a page as a list of words, and its documented exit code."""
     lines = [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
-    told = [line for line in lines if re.match(r"exhume |python \w+\.py", line)]
-    return [(shlex.split(line, comments=True), int("# exits with 1" in line)) for line in told]
+    commands = [line for line in lines if re.match(r"exhume |python \w+\.py", line)]
+    return [(shlex.split(line, comments=True), int("# exits with 1" in line)) for line in commands]
 
 
 def run_command(words, monkeypatch, capsys):
-    """The exit code and what was printed; commands of exhume run in this process, which has it loaded."""
+    """The exit code and the output; exhume commands run in this process, which has loaded it already."""
     if words[0] == "python":
         done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=False)
         return done.returncode, done.stderr
@@ -77,14 +79,26 @@ def test_commands_run_in_order(page, tmp_path, monkeypatch, capsys):
         if name := file_of(block):
             (tmp_path / name).write_text(block)
     for words, expected in commands_of(page):
-        code, told = run_command(words, monkeypatch, capsys)
-        assert code == expected, f"{words}\n{told}"
+        code, output = run_command(words, monkeypatch, capsys)
+        assert code == expected, f"{words}\n{output}"
 
 
 def test_links_lead_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_every_dotted_name_in_the_documentation_can_be_imported():
+    for page in PAGES:
+        for name in re.findall(r"`(exhume(?:\.\w+)+)", page.read_text()):
+            pkgutil.resolve_name(name)
+
+
+def test_every_source_file_named_in_the_documentation_exists():
+    for page in PAGES:
+        for name in re.findall(r"`(?:src/exhume/)?([\w/]+/\w+\.py)`", page.read_text()):
+            assert any((folder / name).exists() for folder in (ROOT, PACKAGE)), f"{page.name} -> {name}"
 
 
 def test_every_bench_named_in_the_documentation_exists():

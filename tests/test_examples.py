@@ -1,4 +1,4 @@
-"""The examples run as they are, and recover what they say."""
+"""The examples run, and recover what their docstrings say."""
 
 import importlib.util
 from pathlib import Path

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exhume import activations
 from exhume.errors import InputError
-from exhume.law import PRACTICAL_RATIO, Forecast, forecast, largest_samples, smallest_parameters
+from exhume.law import ACTIVE_SHARE, HOMOGENEITY, PRACTICAL_RATIO, Forecast, forecast
 
 SETTINGS = st.fixed_dictionaries(
     {
@@ -20,6 +21,30 @@ SETTINGS = st.fixed_dictionaries(
         "activation": st.sampled_from(["relu", "abs", "tanh", "relu+tanh"]),
     }
 )
+
+
+def smallest_parameters(num_samples: int, known_samples: int, settings: dict[str, Any]) -> int:
+    """The forecast's fewest parameters, which do not depend on how many it is asked about."""
+    at = forecast(settings["num_outputs"], num_samples=num_samples, known_samples=known_samples, **settings)
+    return at.smallest_parameters
+
+
+def test_the_table_of_homogeneities_is_that_of_the_built_in_activations() -> None:
+    assert {name: each.homogeneity for name, each in activations._BUILT_IN.items()} == HOMOGENEITY
+
+
+def test_the_table_of_active_shares_is_that_of_the_slopes_of_built_in_activations() -> None:
+    assert {name: each.active_share for name, each in activations._BUILT_IN.items()} == (
+        dict.fromkeys(HOMOGENEITY, 1.0) | ACTIVE_SHARE
+    )
+
+
+def test_an_activation_of_the_users_own_counts_by_what_it_declares() -> None:
+    cube = activations.Activation("cube", lambda z: z**3, lambda z: 3 * z**2, parity="odd", homogeneity=3)
+    assert (forecast(700, 30, 20, activation=cube).unknowns, forecast(700, 30, 20, activation="erf").unknowns) == (
+        600,
+        620,
+    )
 
 
 def test_relu_with_one_output_has_d_n_unknowns() -> None:
@@ -69,8 +94,11 @@ def test_known_samples_leave_only_their_coefficients_open() -> None:
     most = forecast(5000, 30, 20, known_samples=15)
     assert (most.unknowns, most.equations) == (5 * 30, 5000 - 15)
     assert forecast(5000, 30, 20, known_samples=20).unknowns == 0
-    last = forecast(60, 30, 20, known_samples=19)  # the informed adversary: d unknowns, p = 2d
-    assert (last.unknowns, last.equations, last.verdict) == (30, 41, "grey zone")
+    last = forecast(60, 30, 20, known_samples=19)  # the informed adversary at p = 2d: half of the features are active
+    assert (last.unknowns, last.equations, last.equations_per_sample) == (30, 41, 30)
+    assert (last.verdict, last.binding, last.smallest_parameters) == ("labels only", "per sample", 61)
+    smooth = forecast(60, 30, 20, activation="tanh", norms_known=True, known_samples=19)
+    assert (smooth.verdict, smooth.binding, smooth.smallest_parameters) == ("grey zone", "together", 50)
 
 
 def test_known_norms_are_no_unknowns() -> None:
@@ -99,12 +127,18 @@ def test_smallest_parameters_exceed_the_unknowns_and_one_feature_fewer_does_not(
     settings: dict[str, Any], num_samples: int, data: st.DataObject
 ) -> None:
     known = data.draw(st.integers(0, num_samples))
-    fewest = smallest_parameters(num_samples=num_samples, known_samples=known, **settings)
+    fewest, k = smallest_parameters(num_samples, known, settings), settings["num_outputs"]
     at = forecast(fewest, num_samples=num_samples, known_samples=known, **settings)
     assert at.smallest_parameters == fewest
     assert at.equations > at.unknowns
-    assert at.equations - settings["num_outputs"] <= at.unknowns
     assert at.verdict in {"grey zone", "reconstructible"}
+    less = forecast(max(fewest - k, k), num_samples=num_samples, known_samples=known, **settings)
+    if at.binding == "together":
+        assert at.equations - k <= at.unknowns
+    else:
+        assert at.equations_per_sample > at.unknowns_per_sample  # type: ignore[operator]
+        assert less.equations_per_sample <= less.unknowns_per_sample  # type: ignore[operator]
+    assert less.verdict in {"not even labels", "labels only"}
 
 
 @given(SETTINGS, st.integers(1, 5000), st.integers(0, 10))
@@ -114,9 +148,9 @@ def test_largest_samples_is_the_last_count_with_more_equations_than_unknowns(
     p = width * settings["num_outputs"]
 
     def determined(num_samples: int) -> bool:
-        return smallest_parameters(num_samples=num_samples, known_samples=known, **settings) <= p
+        return smallest_parameters(num_samples, known, settings) <= p
 
-    most = largest_samples(p, known_samples=known, **settings)
+    most = forecast(p, num_samples=max(known, 1), known_samples=known, **settings).largest_samples
     if most:
         assert determined(most)
         assert not determined(most + 1)
@@ -172,10 +206,44 @@ def test_errors_name_the_value_and_what_is_valid(changes: dict[str, Any], messag
         forecast(**sizes)
 
 
-def test_the_inverses_check_their_sizes_too() -> None:
-    with pytest.raises(InputError, match="known_samples is 5"):
-        smallest_parameters(30, 4, known_samples=5)
-    with pytest.raises(InputError, match="multiple of num_outputs"):
-        largest_samples(101, 30, num_outputs=2)
-    assert largest_samples(30, 30) == 0
-    assert largest_samples(31, 30) == 1
+def test_one_sample_is_determined_by_more_active_features_than_it_has_numbers() -> None:
+    assert [forecast(p, 30, 1, activation="abs").largest_samples for p in (30, 31)] == [0, 1]
+    assert [forecast(p, 30, 1).largest_samples for p in (60, 61)] == [0, 1]  # relu: half of them are active
+
+
+def test_relu_with_as_many_outputs_as_samples_needs_more_than_2d_features_whatever_the_count_of_all() -> None:
+    found = forecast(9600, 768, 10, num_outputs=10)
+    assert found.equations > found.unknowns
+    assert (found.verdict, found.binding, found.unknowns_per_sample) == ("labels only", "per sample", 768)
+    assert 2 * 768 * 10 < found.smallest_parameters < 1.1 * 2 * 768 * 10
+    assert "each sample is active on about 480 of the 960 features" in found.sentence
+    assert f"it takes at least {found.smallest_parameters:,} parameters" in found.sentence
+    assert found.margin == found.equations_per_sample / 768  # type: ignore[operator]
+    smooth = forecast(9600, 768, 10, num_outputs=10, activation="gelu")
+    assert (smooth.verdict, smooth.binding, smooth.smallest_parameters) == ("grey zone", "together", 7790)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "samples", "measured"),
+    # Smallest h at which the Jacobian has full rank (d = 20, medians of draws).
+    [(1, 1, 38), (1, 3, 68), (2, 4, 48), (2, 8, 84), (5, 3, 46), (5, 5, 50), (5, 10, 52), (12, 12, 53), (5, 20, 96)],
+)
+def test_the_fewest_features_of_relu_are_near_ranks_of_jacobians(outputs: int, samples: int, measured: int) -> None:
+    features = forecast(outputs, 20, samples, num_outputs=outputs).smallest_parameters // outputs
+    assert abs(features - measured) <= 4
+
+
+def test_outputs_beyond_the_number_of_samples_add_no_equations_for_the_samples() -> None:
+    alone = forecast(2 * 10_000, 50, 2, num_outputs=2, activation="gelu")
+    many = forecast(9 * 10_000, 50, 2, num_outputs=9, activation="gelu")
+    assert alone.smallest_parameters / 2 == many.smallest_parameters / 9 == 50 + 2 + 1
+    assert many.binding == "per sample"
+    assert "2 samples show in 2 combinations of the 9 outputs only" in many.sentence
+
+
+def test_the_active_share_can_be_given_and_is_that_of_an_activation_of_the_users_own() -> None:
+    halved = activations.Activation("halved", lambda z: z.relu() ** 2, lambda z: 2 * z.relu(), "none", homogeneity=2)
+    assert forecast(9600, 768, 10, num_outputs=10, activation=halved).verdict == "labels only"
+    assert forecast(9600, 768, 10, num_outputs=10, active_share=1.0).verdict == "grey zone"
+    with pytest.raises(InputError, match="active_share is 0"):
+        forecast(9600, 768, 10, active_share=0)

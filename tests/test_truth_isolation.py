@@ -1,30 +1,39 @@
 """The attack never sees the truth: changing or deleting it changes nothing."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from exhume import data
 from exhume.attacks import ATTACKS, reconstruct
 from exhume.cli.train import write_run
-from exhume.files import read_tensors
-from exhume.runs import RunFolder, Secret
-from exhume.victims import RandomFeatures
+from exhume.networks import TwoLayer
+from exhume.run_folder import RunFolder
+from exhume.support.files import read_tensors
+from exhume.victims import RandomFeatures, train
 
-# Settings with which an attack ends soon.
-SETTINGS = {"subspace": {"dim": 12}}
+# Attacks that read the first layer of a network.
+NETWORKS = ("unmix",)
+# What an attack must know of a victim of random features.
+KNOWN = {"subspace": {"subspace": torch.eye(12)}}
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, method):
     training = data.load("sphere", dim=12, samples=3, seed=0)
-    write_run(RunFolder(tmp_path), RandomFeatures(num_features=300).fit(training.inputs, training.labels), training)
+    if method in NETWORKS:
+        victim = train(TwoLayer(12, 300, 1, "relu"), training.inputs, training.labels[:, None], stable=True)
+    else:
+        victim = RandomFeatures(num_features=300).fit(training.inputs, training.labels)
+    write_run(RunFolder(tmp_path), victim, training)
     return RunFolder(tmp_path)
 
 
 @pytest.mark.parametrize("method", sorted(ATTACKS))
 def test_reconstruction_is_bit_identical_without_the_truth(folder, method):
     def attack():
-        result = reconstruct(folder.load_target(), method=method, max_passes=1000, **SETTINGS.get(method, {}))
+        result = reconstruct(folder.load_target().assuming(**KNOWN.get(method, {})), method=method, max_passes=1000)
         result.save(folder.attack(method))
         return read_tensors(folder.attack(method) / "reconstruction.safetensors")
 
@@ -35,7 +44,7 @@ def test_reconstruction_is_bit_identical_without_the_truth(folder, method):
 
     original = attack()
     secret = folder.load_secret()
-    folder.save_secret(Secret(secret.inputs + 1, -secret.labels, secret.non_members, secret.picture, "another"))
+    folder.save_secret(replace(secret, inputs=secret.inputs + 1, labels=-secret.labels, protocol="another"))
     assert_same(attack())
     (folder.path / "secret.safetensors").unlink()
     assert_same(attack())

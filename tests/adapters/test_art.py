@@ -1,4 +1,4 @@
-"""ART's interface: its estimators are attacked, its parameter checks hold, its units and labels come back."""
+"""The ART adapter attacks ART's estimators, checks its parameters, and returns samples and labels in ART's format."""
 
 import subprocess
 import sys

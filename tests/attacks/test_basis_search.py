@@ -1,18 +1,26 @@
-"""Where inputs are many and samples few, the exact attack searches in a small basis, on some of the coordinates."""
+"""With many inputs and few samples, the exact attack searches in a small basis and uses a part of the coordinates."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 import exhume
 from exhume import data
-from exhume.attacks import basis_search, checkpoint
-from exhume.attacks.base import counted
+from exhume.attacks._base.problem import equation_count
+from exhume.attacks._base.tuning import DEFAULT_TUNING
+from exhume.attacks._search.in_basis import BasisSearch
 from exhume.features import GaussianMatrix
-from exhume.features.counted import CountedFeatures
+from exhume.support import checkpoint
 
 DIM, SAMPLES = 260, 6
+
+
+def exact_with(**numbers):
+    """The exact attack with other tuned numbers of the search in a basis."""
+    changed = replace(DEFAULT_TUNING, basis=replace(DEFAULT_TUNING.basis, **numbers))
+    return type("Exact", (exhume.Exact,), {"tuning": changed})()
 
 
 def victim_of(ratio, seed=0, **options):
@@ -23,11 +31,10 @@ def victim_of(ratio, seed=0, **options):
     )
 
 
-def test_samples_are_found_in_a_basis_with_fewer_passes_than_by_subsets(monkeypatch):
+def test_samples_are_found_in_a_basis_with_fewer_passes_than_by_subsets():
     training, victim = victim_of(3)
     result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
-    monkeypatch.setattr(basis_search, "_DIMS", DIM + 1)
-    without = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+    without = exact_with(least_dims=DIM + 1)(victim.target(), num_samples=SAMPLES)
     assert result.certificate.verdict == without.certificate.verdict == "exact"
     assert exhume.score(result, training.inputs).error < 1e-5
     assert result.passes < without.passes
@@ -44,7 +51,7 @@ def test_a_few_of_many_coordinates_are_read_and_the_others_confirm():
     training, victim = victim_of(12)
     target = victim.target(knowledge=exhume.Knowledge.about(training.labels))
     result = exhume.reconstruct(target, num_samples=SAMPLES)
-    read = 3 * counted(target, SAMPLES)[1]
+    read = 3 * equation_count(target, SAMPLES).unknowns
     assert result.evidence["coordinates"] == read
     assert result.certificate.equations == read < target.num_parameters
     assert result.evidence["unread_residual"] < 1e-5
@@ -103,7 +110,7 @@ def test_interrupted_search_in_a_basis_goes_on_where_it_was(tmp_path, monkeypatc
 
 def test_what_an_interrupted_run_had_behind_it_is_not_searched_again(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(basis_search, "STEPS", 3)  # gives up, and the search by subsets takes over
+    attack = exact_with(steps=3)  # the search in a basis gives up, and the search by subsets takes over
     _, victim = victim_of(3)
     target, path = victim.target(), tmp_path / "state.safetensors"
     steps = []
@@ -114,33 +121,31 @@ def test_what_an_interrupted_run_had_behind_it_is_not_searched_again(tmp_path, m
             raise Cut
 
     with pytest.raises(Cut):
-        exhume.reconstruct(target, num_samples=SAMPLES, checkpoint=path, progress=cut)
-    monkeypatch.setattr(basis_search.BasisSearch, "run", lambda self, state: pytest.fail("searched again"))
-    result = exhume.reconstruct(target, num_samples=SAMPLES, checkpoint=path, resume=True)
+        attack(target, num_samples=SAMPLES, checkpoint=path, progress=cut)
+    monkeypatch.setattr(BasisSearch, "advance", lambda *arguments: pytest.fail("searched again"))
+    result = attack(target, num_samples=SAMPLES, checkpoint=path, resume=True)
     assert result.certificate.verdict == "exact"
 
 
 def test_of_v_over_the_budget_what_fits_is_kept_and_twice_as_much_while_the_residual_is_large(monkeypatch):
-    training, victim = victim_of(3, memory_budget="3MB")  # V has 4.9 MB
     drawn = []
     generate = GaussianMatrix._generate
     monkeypatch.setattr(
         GaussianMatrix,
         "_generate",
-        lambda self, start, stop, room=None: drawn.append(stop - start) or generate(self, start, stop, room),
+        lambda self, start, stop, buffer=None: drawn.append(stop - start) or generate(self, start, stop, buffer),
     )
 
-    def rows_drawn():
+    def rows_drawn(attack, memory_budget="3MB"):  # V has 4.9 MB
+        training, victim = victim_of(3, memory_budget=memory_budget)
         drawn.clear()
-        result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+        result = attack(victim.target(), num_samples=SAMPLES)
         assert result.certificate.verdict == "exact"
         assert exhume.score(result, training.inputs).error < 1e-5
         return sum(drawn)
 
-    with_half = rows_drawn()
-    monkeypatch.setattr(basis_search, "_ROUNDED_ABOVE", math.inf)
-    single = rows_drawn()
-    monkeypatch.setattr(CountedFeatures, "kept_as_it_fits", lambda self, dtype=None: self)
-    anew = rows_drawn()
+    with_half, single_only = rows_drawn(exhume.Exact()), exact_with(half_above=math.inf)
+    single = rows_drawn(single_only)
+    anew = rows_drawn(single_only, memory_budget=0)
     assert with_half < 0.9 * single
     assert single < 0.6 * anew

@@ -9,8 +9,8 @@ import exhume
 from exhume import data
 from exhume.attacks.descent import paper_step_size
 from exhume.features import GaussianMatrix, RandomFeatureMap
-from exhume.randomness import generator_for
-from exhume.target import Knowledge, Target
+from exhume.support.randomness import generator_for
+from exhume.target.target import Knowledge, Target
 
 
 def problem(dim, samples, ratio, **victim):
@@ -91,7 +91,7 @@ def test_each_step_costs_two_passes():
 
 def test_interrupted_run_resumes_to_the_same_answer(tmp_path, monkeypatch):
     _, target = problem(6, 3, 10)
-    monkeypatch.setattr("exhume.attacks.checkpoint.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("exhume.support.checkpoint.EVERY_SECONDS", 0.0)
     whole = exhume.reconstruct(target, method="descent", max_steps=60)
 
     class Interrupted(Exception):
@@ -116,7 +116,7 @@ def test_interrupted_run_resumes_to_the_same_answer(tmp_path, monkeypatch):
 
 def test_checkpoint_of_another_run_is_refused(tmp_path, monkeypatch):
     _, target = problem(6, 3, 10)
-    monkeypatch.setattr("exhume.attacks.checkpoint.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("exhume.support.checkpoint.EVERY_SECONDS", 0.0)
     checkpoint = tmp_path / "checkpoint.safetensors"
     exhume.reconstruct(target, method="descent", max_steps=10, checkpoint=checkpoint)
     with pytest.raises(exhume.FileError, match="another run"):

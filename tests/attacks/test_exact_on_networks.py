@@ -1,4 +1,4 @@
-"""Exact on networks: the floor that drift makes is recognised, taken out where it can be, and never called exact."""
+"""Exact on networks recognises the noise floor of drift, corrects for drift if possible, and never calls it exact."""
 
 from dataclasses import replace
 
@@ -7,14 +7,15 @@ import torch
 
 import exhume
 from exhume import data
-from exhume.attacks import checkpoint
-from exhume.attacks.sample_count import samples_by_rank
-from exhume.knowledge import Knowledge
+from exhume.attacks._base.search_tuning import CountTuning
+from exhume.attacks._search.sample_count import samples_by_rank
 from exhume.networks import ResNet, TwoLayer
-from exhume.reconstruction import Stop
-from exhume.scoring import score_samples
+from exhume.results.stop import Stop
+from exhume.scoring.against_truth import score_samples
+from exhume.support import checkpoint
+from exhume.target.knowledge import Knowledge
 from exhume.victims import RandomFeatures, train
-from exhume.victims.networks import target
+from exhume.victims.trained_network import target
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +78,9 @@ def test_too_few_rows_are_not_taken_for_a_floor(victim):
 
 
 def test_the_number_of_samples_shows_in_the_rank_of_many_outputs(digits, victim):
-    assert samples_by_rank(victim) == 6
+    assert samples_by_rank(victim, CountTuning()) == 6
     first = replace(victim, displacement=victim.displacement[:4], trained_head=victim.trained_head[:4])
-    assert samples_by_rank(first) is None
+    assert samples_by_rank(first, CountTuning()) is None
     result = exhume.reconstruct(victim.assuming(num_samples=None))
     assert result.samples.shape == (6, 64)
     assert result.evidence["rank"] == 6
@@ -105,7 +106,7 @@ def test_an_unknown_head_costs_accuracy_and_the_result_says_so(digits, trained, 
 
 
 def test_a_decayed_head_on_a_frozen_body_needs_no_initial_weights(digits):
-    """Where weight decay has won, the head is in the span of features by itself, whatever it started from."""
+    """After long weight decay the head lies in the span of the features, whatever its initial weights were."""
     network = TwoLayer(64, 400, 10, seed=3).eval().requires_grad_(False)
     features = network.features(digits.inputs)
     system = features @ features.T + 0.3 * torch.eye(6)
@@ -129,7 +130,7 @@ def test_weight_decay_of_the_whole_network_is_followed_end_to_end(digits):
 
 @pytest.fixture(scope="module")
 def smooth(digits):
-    """A network that shows norms, so that the search leaves the sphere half-way."""
+    """A network that determines norms, so that the search frees the norms half-way."""
     trained = train(TwoLayer(64, 400, 10, "gelu", seed=3), digits.inputs, digits.labels, stable=True)
     return target(trained, knowledge=Knowledge(num_samples=6))
 

@@ -5,12 +5,14 @@ import torch
 from torch.nn import functional
 
 import exhume
-from exhume.attacks import KKT, checkpoint
-from exhume.attacks.gradient_matching import Search, State
+from exhume.attacks import KKT
+from exhume.attacks._base.gradient_matching import Match
+from exhume.equation.gradient_span import GradientSpan
 from exhume.errors import InputError
-from exhume.gradient_span import GradientSpan
 from exhume.networks import MLP
-from exhume.reconstruction import Stop
+from exhume.results.stop import Stop
+from exhume.support import checkpoint
+from exhume.support.randomness import generator_for
 
 DIM, SAMPLES, DECAY = 10, 4, 1e-2
 # Rates at which small networks such as these do not diverge.
@@ -64,7 +66,7 @@ def test_weights_under_decay_are_the_combination_of_gradients(num_outputs):
     assert float(span.loss(samples, 1.1 * coefficients).detach()) > 1e-3
     if num_outputs < 3:
         multipliers = coefficients.abs().max(1).values
-        found = KKT().coefficients(Search(span, labels, None), multipliers)(span.outputs(samples))
+        found = KKT().coefficients(Match(span, labels, None), multipliers)(span.outputs(samples))
         torch.testing.assert_close(found, coefficients)
 
 
@@ -77,11 +79,11 @@ def test_objective_is_residual_plus_penalties():
     multipliers = torch.tensor([0.298, 0.6], dtype=torch.float64)  # one 0.2 short of lambda_min
     labels = torch.tensor([1.0, -1.0])
     bounds = target.knowledge.pixel_bounds(target.input_shape)
-    state = State({"samples": samples, "weights": multipliers}, {})
+    values = {"samples": samples, "weights": multipliers}
     residual = span.loss(samples, (multipliers * labels)[:, None]).detach() * span.squared_norm
-    found = KKT().objective(Search(span, labels, bounds), state).detach()
+    found = KKT().objective(Match(span, labels, bounds), values, 0).detach()
     assert float(found - residual) == pytest.approx(5 * 0.2**2 + 0.25**2 + 0.75**2)
-    assert float(KKT().objective(Search(span, labels, None), state).detach() - residual) == pytest.approx(5 * 0.2**2)
+    assert float(KKT().objective(Match(span, labels, None), values, 0).detach() - residual) == pytest.approx(5 * 0.2**2)
 
 
 def test_objective_sees_relus_by_their_smooth_slope():
@@ -94,8 +96,8 @@ def test_objective_sees_relus_by_their_smooth_slope():
     slopes = torch.sigmoid(19.1 * samples @ first.weight.T)  # (4, 6)
     combined = ((multipliers * labels)[:, None] * slopes * head.weight).T @ samples
     expected = (first.weight - combined).square().sum().detach()
-    state = State({"samples": samples, "weights": multipliers}, {})
-    torch.testing.assert_close(KKT().objective(Search(span, labels, None), state).detach(), expected)
+    values = {"samples": samples, "weights": multipliers}
+    torch.testing.assert_close(KKT().objective(Match(span, labels, None), values, 0).detach(), expected)
 
 
 def test_published_values_are_the_defaults():
@@ -118,8 +120,8 @@ def test_labels_are_fixed_in_equal_or_known_shares():
     assert KKT(form="regularised").fixed_labels(known, 8) is None
 
 
-def test_loss_falls_to_nothing_at_wrong_samples_and_is_not_vouched_for():
-    """Weights under decay are explained by candidates that are not the samples: there is no uniqueness."""
+def test_the_loss_can_vanish_at_wrong_samples_which_are_not_certified():
+    """Candidates that are not the samples explain weights under decay: the solution is not unique."""
     network, _ = decayed(1)
     result = exhume.reconstruct(target_of(network), method="kkt", tolerance=1e-4, max_steps=3000, **GENTLE)
     assert result.stop is Stop.CONVERGED
@@ -183,3 +185,23 @@ def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch):
 def test_bad_options_are_named(options, message):
     with pytest.raises(InputError, match=message):
         exhume.reconstruct(target_of(MLP(DIM, (5, 5)).eval()), method="kkt", **options)
+
+
+def test_steps_are_those_of_torch_s_momentum_descent():
+    """Twenty steps by hand from the attack's own start."""
+    target = target_of(MLP(DIM, (10,), seed=1).double().eval())
+    attack = KKT(max_steps=20, tolerance=0.0, **GENTLE)
+    match = Match(attack.equation(target), attack.fixed_labels(target, 4), None)
+    start = attack.start(match, 4, generator_for(0, "kkt attack"))
+    values = {name: value.double().requires_grad_() for name, value in start.items()}
+    rates = {"samples": attack.sample_rate, "weights": attack.weight_rate}
+    groups = [{"params": [value], "lr": rates[name]} for name, value in values.items()]
+    optimiser = torch.optim.SGD(groups, momentum=attack.momentum)
+    for step in range(20):
+        optimiser.zero_grad()
+        attack.objective(match, values, step).backward()
+        optimiser.step()
+    result = attack(target, num_samples=2)
+    assert result.steps == 20
+    mine, theirs = (rows[rows[:, 0].argsort()] for rows in (result.samples, values["samples"].detach()))
+    torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)

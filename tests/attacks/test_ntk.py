@@ -4,12 +4,14 @@ import pytest
 import torch
 
 import exhume
-from exhume.attacks import NTK, checkpoint
-from exhume.attacks.gradient_matching import Search, State
+from exhume.attacks import NTK
+from exhume.attacks._base.gradient_matching import Match
+from exhume.equation.gradient_span import GradientSpan
 from exhume.errors import InputError
-from exhume.gradient_span import GradientSpan
 from exhume.networks import MLP
-from exhume.reconstruction import Reconstruction, Stop
+from exhume.results.reconstruction import Reconstruction
+from exhume.results.stop import Stop
+from exhume.support import checkpoint
 
 DIM, SAMPLES = 12, 3
 
@@ -17,9 +19,9 @@ DIM, SAMPLES = 12, 3
 class NearTheTruth(NTK):
     """Starts a little off the true samples and coefficients."""
 
-    def start(self, problem, search, count):
+    def start(self, match, count, generator):
         samples, coefficients = truth()
-        noise = 0.05 * torch.randn(samples.shape, generator=problem.generator)
+        noise = 0.05 * torch.randn(samples.shape, generator=generator)
         return {"samples": samples + noise, "weights": coefficients * 1.1}
 
 
@@ -79,24 +81,24 @@ def test_objective_replaces_relu_by_softplus():
     """The equation of the same weights with softplus(11 z) for relu, which is what the first step minimises."""
     target = linearised_target("relu", width=20)
     span, (samples, coefficients) = GradientSpan(target), truth()
-    found = NTK().objective(Search(span, None, None), State({"samples": samples, "weights": coefficients}, {}))
+    found = NTK().objective(Match(span, None, None), {"samples": samples, "weights": coefficients}, 0)
     module = target.model.module
     weights = [weight.detach().requires_grad_() for weight in module.parameters()]
     hidden = samples
     for weight in weights[:-1]:
         hidden = torch.log1p(torch.exp(11.0 * hidden @ weight.T)) / 11.0
     gradients = torch.autograd.grad((coefficients * (hidden @ weights[-1].T)).sum(), weights)
-    expected = sum((goal - part).square().sum() for goal, part in zip(span.goal, gradients, strict=True))
+    expected = sum((goal - part).square().sum() for goal, part in zip(span.rhs, gradients, strict=True))
     torch.testing.assert_close(found.detach(), expected)
 
 
 def test_range_of_pixels_adds_the_squared_distance_to_it():
     target = linearised_target().assuming(pixel_range=(0.0, 1.0), pixel_mean=0.5, pixel_std=0.5)  # -1 to 1
     samples, coefficients = truth()
-    state = State({"samples": samples, "weights": coefficients}, {})
+    values = {"samples": samples, "weights": coefficients}
     span = GradientSpan(target)
     bounds = target.knowledge.pixel_bounds(target.input_shape)
-    without, with_range = (NTK().objective(Search(span, None, each), state).detach() for each in (None, bounds))
+    without, with_range = (NTK().objective(Match(span, None, each), values, 0).detach() for each in (None, bounds))
     expected = (samples.abs() - 1).clamp(min=0).square().sum()
     torch.testing.assert_close(with_range - without, expected)
     assert "Pixels: the known range was used." in NTK(max_steps=1)(target).notes
@@ -164,3 +166,14 @@ def test_result_comes_back_from_disk(tmp_path):
 def test_bad_options_are_named(options, message):
     with pytest.raises(InputError, match=message):
         exhume.reconstruct(linearised_target(width=5), method="ntk", **options)
+
+
+def test_steps_are_those_of_adam_with_a_rate_for_samples_and_one_for_coefficients():
+    values = {"samples": torch.zeros(2, 3), "weights": torch.zeros(2, 1)}
+    optimiser = NTK(rate=0.3, coefficient_rate=0.01).optimiser(values)
+    assert isinstance(optimiser, torch.optim.Adam)
+    assert [
+        (group["params"][0] is value, group["lr"])
+        for group, value in zip(optimiser.param_groups, values.values(), strict=True)
+    ] == [(True, 0.3), (True, 0.01)]
+    assert NTK(rate=0.3).optimiser(values).param_groups[1]["lr"] == 0.3

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import exhume
-from exhume import data, files
-from exhume.attacks import checkpoint
-from exhume.attacks.basis_search import BasisSearch
-from exhume.attacks.search import Search
+from exhume import data
+from exhume.attacks._search.in_basis import BasisSearch
+from exhume.attacks._search.subsets import SubsetSearch
+from exhume.support import checkpoint, files
 
 DIM, SAMPLES = 260, 6
 
@@ -20,17 +20,20 @@ class Cut(Exception):
 
 @pytest.fixture
 def searches(monkeypatch):
-    """The searches that were run, in order; every step is saved."""
+    """The stages that were begun or resumed, in order, not those that were replayed; every step is saved."""
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
-    names = []
-    for kind in (Search, BasisSearch):
+    seen = []
+    for kind in (SubsetSearch, BasisSearch):
+        for method in ("begin", "restore"):
+            inner = getattr(kind, method)
 
-        def run(self, state, kind=kind, inner=kind.run):
-            names.append((kind.__name__, self.count))
-            return inner(self, state)
+            def noted(self, argument, *, kind=kind, inner=inner, method=method):
+                if method == "begin" or argument.step > 0:  # the state of a checkpoint
+                    seen.append((kind.__name__, self.count))
+                return inner(self, argument)
 
-        monkeypatch.setattr(kind, "run", run)
-    return names
+            monkeypatch.setattr(kind, method, noted)
+    return seen
 
 
 def cut_in(searches, number, steps):
@@ -67,13 +70,13 @@ def test_a_run_cut_after_a_basis_found_what_the_unread_do_not_confirm_ends_as_th
         "checkpoint": tmp_path / "state.safetensors",
     }
     whole = exhume.reconstruct(disagreeing, **settings)
-    assert searches == [("BasisSearch", SAMPLES), ("Search", SAMPLES)]
+    assert searches == [("BasisSearch", SAMPLES), ("SubsetSearch", SAMPLES)]
     searches.clear()
     with pytest.raises(Cut):
         exhume.reconstruct(disagreeing, **settings, progress=cut_in(searches, 2, steps=5))
     searches.clear()
     again = exhume.reconstruct(disagreeing, **settings, resume=True)
-    assert searches == [("Search", SAMPLES)]
+    assert searches == [("SubsetSearch", SAMPLES)]
     assert again.certificate.verdict == whole.certificate.verdict != "exact"
     assert again.certificate.equations == disagreeing.num_parameters
     assert (again.stop, again.steps, again.passes) == (whole.stop, whole.steps, whole.passes)
@@ -92,7 +95,7 @@ def cut(small, searches, tmp_path):
     path, reports = tmp_path / "state.safetensors", []
     whole = exhume.reconstruct(small, progress=reports.append)
     assert len(searches) > 1
-    assert {kind for kind, _ in searches} == {"Search"}
+    assert {kind for kind, _ in searches} == {"SubsetSearch"}
     after_the_first = searches[1:]
     searches.clear()
     with pytest.raises(Cut):
@@ -107,7 +110,7 @@ def test_a_run_cut_in_its_second_search_resumes_that_one_at_its_step(small, sear
     again = exhume.reconstruct(small, checkpoint=path, resume=True, progress=later.append)
     assert searches == after_the_first
     assert later == reports[-len(later) :]
-    assert later[0].step == 18  # the first is 0, and the twentieth was cut before it was saved
+    assert later[0].step == 19  # the first is 0, and the twentieth was saved before it was reported
     assert torch.equal(again.samples, whole.samples)
     assert (again.stop, again.steps, again.passes) == (whole.stop, whole.steps, whole.passes)
     assert (again.history, again.evidence) == (whole.history, whole.evidence)
@@ -119,21 +122,35 @@ def test_a_run_that_is_cut_twice_in_its_second_search_loses_nothing(small, searc
         exhume.reconstruct(small, checkpoint=path, resume=True, progress=cut_in(searches, 1, steps=10))
     later = []
     again = exhume.reconstruct(small, checkpoint=path, resume=True, progress=later.append)
-    assert later[0].step == 26
+    assert later[0].step == 28
     assert torch.equal(again.samples, whole.samples)
 
 
-@pytest.mark.parametrize("other", [["BasisState", 3, 200], ["SearchState", 99, 200], ["SearchState", 3, 7]])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kind": "BasisSearch", "samples": 3, "coordinates": 200},
+        {"kind": "SubsetSearch", "samples": 99, "coordinates": 200},
+        {"kind": "SubsetSearch", "samples": 3, "coordinates": 7},
+    ],
+)
 def test_a_checkpoint_of_another_search_is_refused(small, cut, other):
     path = cut[0]
     tensors, metadata = files.read_tensors(path), files.read_metadata(path)
     numbers = json.loads(metadata["numbers"])
-    assert numbers["which"][0] == "SearchState"
-    numbers["which"] = other
+    assert numbers["session"]["key"]["kind"] == "SubsetSearch"
+    numbers["session"]["key"] = other
     files.write_tensors(path, tensors, metadata | {"numbers": json.dumps(numbers)})
     before = path.read_bytes()
-    with pytest.raises(
-        exhume.errors.FileError, match=f"search 2 is of {other[0]} for {other[1]} samples on {other[2]}"
-    ):
+    sentence = "stage 2 is {kind} for {samples} samples on {coordinates} coordinates there".format(**other)
+    with pytest.raises(exhume.errors.FileError, match=sentence):
         exhume.reconstruct(small, checkpoint=path, resume=True)
     assert path.read_bytes() == before
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused(small, cut):
+    path = cut[0]
+    metadata = files.read_metadata(path) | {"format": "1"}
+    files.write_tensors(path, files.read_tensors(path), metadata)
+    with pytest.raises(exhume.errors.FileError, match="not a checkpoint of this version of exhume"):
+        exhume.reconstruct(small, checkpoint=path, resume=True)

@@ -1,88 +1,131 @@
-"""A run of several searches that is cut in one of them goes on in that one, with what the others have found."""
+"""A session of several stages that is cut in one of them resumes that one, and replays those before it."""
+
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
 
-import exhume
 from exhume import data
-from exhume.attacks import checkpoint, exact
-from exhume.attacks.basis_search import BasisSearch, BasisState
-from exhume.attacks.monitor import Monitor
-from exhume.attacks.search import Outcome, Search
+from exhume.attacks._base.problem import Problem
+from exhume.attacks._base.session import Budget, Session
+from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
+from exhume.errors import FileError
+from exhume.features import PassCounter
+from exhume.results.stop import Stop
+from exhume.support import checkpoint
+from exhume.support.checkpoint import Checkpoint
+from exhume.victims import RandomFeatures
 
-STEPS = 6
+STEPS = 6  # of each stage
+
+
+@dataclass(frozen=True)
+class WalkState:
+    rows: torch.Tensor
+    step: int = 0
+    features: torch.Tensor | None = field(default=None, metadata=NOT_SAVED)
+
+
+class Walk(Search[WalkState]):
+    """A few random steps; each evaluates the features, which a checkpoint does not hold."""
+
+    state_type = WalkState
+
+    def __init__(self, problem, start, walked):
+        self.problem, self.count, self._start, self._walked = problem, len(start), start, walked
+
+    def begin(self, generator):
+        return self.restore(WalkState(self._start))
+
+    def restore(self, state):
+        return replace(state, features=self.problem.features.forward(state.rows))
+
+    def where(self, state):
+        return Where(state.step, STEPS, float(state.features.square().sum()))
+
+    def advance(self, state, session):
+        self._walked.append(type(self).__name__)
+        if state.step == STEPS:
+            return SearchResult(state.rows, self.count, Stop.CONVERGED, self.problem, 1, state.step)
+        rows = state.rows + torch.randn(state.rows.shape, generator=session.generator)
+        return self.restore(WalkState(rows, state.step + 1))
+
+    def give_up(self, state, stop, session):
+        return SearchResult(state.rows, self.count, stop, self.problem, 1, state.step)
+
+
+class OtherWalk(Walk):
+    """A stage of another kind."""
 
 
 class Cut(Exception):
     pass
 
 
-class Done(Exception):
-    pass
+@pytest.fixture(scope="module")
+def target():
+    training = data.load("sphere", dim=4, samples=2)
+    return RandomFeatures(num_features=40).fit(training.inputs, training.labels).target()
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Runs three searches of a few random steps each; returns the names of those run, their steps and the results."""
+def run(monkeypatch, tmp_path, target):
+    """Runs three stages, with a random number between them; returns the kinds of steps made, events and results."""
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
-    names, results = [], []
 
-    def walk(self, state):
-        names.append(type(self).__name__)
-        while state.step < STEPS and self._keep_going(state):
-            state.step += 1
-            state.rows = state.rows + torch.randn(state.rows.shape, generator=state.generator)
-        return Outcome(state.rows, True, False, 1, state.step)
-
-    def attack(self, problem):
-        monitor = Monitor(problem, max_starts=1)
-        span = monitor.span_for(2)
-        first = monitor.in_basis(span, 2)
-        between = torch.randn(1, generator=problem.generator)
-        second = monitor.search(span, 2, rows=first.rows + between)
-        third = monitor.search(span, 2, rows=second.rows)
-        rows = torch.stack([outcome.rows for outcome in (first, second, third)])
-        results.append((rows, monitor.steps, monitor.history))
-        raise Done
-
-    def init(self, span, count, *, radius, keep_going):
-        self._keep_going = keep_going
-
-    monkeypatch.setattr(Search, "run", walk)
-    monkeypatch.setattr(BasisSearch, "run", walk)
-    monkeypatch.setattr(BasisSearch, "__init__", init)
-    monkeypatch.setattr(BasisSearch, "begin", lambda self, g: BasisState(torch.zeros(2, 4), torch.zeros(0, 4), g))
-    monkeypatch.setattr(exact.Exact, "run", attack)
-    training = data.load("sphere", dim=4, samples=2)
-    target = exhume.RandomFeatures(num_features=40).fit(training.inputs, training.labels).target()
-
-    def go(cut=None, *, resume=False):
-        names.clear()
-        steps = []
+    def go(cut=None, *, resume=False, budget=None, kinds=(OtherWalk, Walk, Walk), rows=2):
+        problem = Problem(target, target.features.with_counter(PassCounter()), 2)
+        walked, events = [], []
 
         def progress(event):
-            steps.append(event.step)
-            if len(steps) == cut:
+            events.append(event)
+            if len(events) == cut:
                 raise Cut
 
-        with pytest.raises(Done if cut is None else Cut):
-            exhume.reconstruct(
-                target, num_samples=2, progress=progress, checkpoint=tmp_path / "state.safetensors", resume=resume
-            )
-        return list(names), steps, results[-1] if results else None
+        saved = Checkpoint(tmp_path / "state.safetensors", "the run", resume=resume)
+        session = Session(problem.features, torch.Generator().manual_seed(0), saved, budget, progress)
+        first, second, third = kinds
+        found = [session.run_stage(first(problem, torch.zeros(rows, 4), walked))]
+        between = torch.randn(1, generator=session.generator)
+        found.append(session.run_stage(second(problem, found[-1].rows + between, walked)))
+        found.append(session.run_stage(third(problem, found[-1].rows, walked)))
+        return walked, events, [each.rows for each in found], session
 
     return go
 
 
-@pytest.mark.parametrize(
-    ("cut", "left"),
-    [(4, ["BasisSearch", "Search", "Search"]), (10, ["Search", "Search"]), (17, ["Search"])],
-)
-def test_a_run_cut_in_any_of_its_searches_resumes_that_one_at_its_step(run, cut, left):
-    _, _, (rows, steps, history) = run()
-    run(cut)
-    names, seen, again = run(resume=True)
-    assert names == left
-    assert seen[0] == (cut - 1) % STEPS - 1
-    assert torch.equal(again[0], rows)
-    assert again[1:] == (steps, history)
+# Each stage records its states 0 to 6: the cuts are in the first, the second and the third stage.
+@pytest.mark.parametrize(("cut", "step", "stages"), [(4, 2, 3), (10, 1, 2), (17, 1, 1)])
+def test_a_run_cut_in_any_stage_resumes_there_and_ends_as_the_uncut_one(run, cut, step, stages):
+    walked, events, rows, session = run()
+    assert len(walked) == 3 * (STEPS + 1)
+    with pytest.raises(Cut):
+        run(cut)
+    walked, again, resumed, resumed_session = run(resume=True)
+    assert len(walked) == stages * (STEPS + 1) - again[0].step
+    assert again[0].step == step + 1  # the state whose report was cut had been saved
+    assert again == events[-len(again) :]
+    assert all(torch.equal(one, other) for one, other in zip(rows, resumed, strict=True))
+    assert (resumed_session.steps, resumed_session.passes(2)) == (session.steps, session.passes(2))
+    assert resumed_session.history(2) == session.history(2)
+
+
+def test_a_stage_that_the_budget_ended_is_resumed_with_a_larger_one(run):
+    _, events, rows, _ = run()
+    walked, _, shorter, session = run(budget=Budget(max_passes=10))
+    assert session.budget_spent() is Stop.PASS_LIMIT
+    assert "Walk" in walked
+    assert not torch.equal(shorter[-1], rows[-1])
+    _, again, resumed, _ = run(resume=True)
+    assert 0 < len(again) < len(events)
+    assert torch.equal(resumed[-1], rows[-1])
+
+
+@pytest.mark.parametrize("cut", [4, 17])
+def test_a_checkpoint_of_other_stages_is_refused(run, cut):
+    with pytest.raises(Cut):
+        run(cut)
+    with pytest.raises(FileError, match="stage 1 is OtherWalk for 2 samples on 40 coordinates there, but Walk for 2"):
+        run(resume=True, kinds=(Walk, Walk, Walk))
+    with pytest.raises(FileError, match="but OtherWalk for 3 samples on 40 coordinates in this run"):
+        run(resume=True, rows=3)

@@ -1,4 +1,4 @@
-"""Signs of samples whose mean was taken off, and which therefore depend on each other."""
+"""Signs of centred samples, which are linearly dependent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small models of a user's own, trained on a few samples, as files."""
+"""Small user models, trained on a few samples, as files."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ def build():
 
 
 def probe(seed=0):
-    """A frozen random body and a head fitted in closed form to three points of a sphere: what a linear probe is."""
+    """A linear probe: a frozen random body and a head fitted in closed form to three points of a sphere."""
     training = data.load("sphere", dim=DIM, samples=SAMPLES, seed=seed)
     torch.manual_seed(seed)
     body = nn.Sequential(nn.Linear(DIM, WIDTH, bias=False), nn.ReLU())

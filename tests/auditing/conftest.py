@@ -1,4 +1,4 @@
-"""Files that nobody should trust, and the proof that they ran nothing."""
+"""Malicious files, and a check that loading them executed nothing."""
 
 import os
 import pickle
@@ -9,7 +9,7 @@ import torch
 
 
 class Payload:
-    """Makes a folder when it is unpickled by a reader that runs what a pickle says."""
+    """Creates a folder when an unsafe reader unpickles it."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -36,7 +36,7 @@ def state():
 
 @pytest.fixture
 def rezip():
-    """Writes a zip archive anew, with its records passed through a function of (name, content)."""
+    """Rewrites a zip archive, passing its records through a function of (name, content)."""
 
     def write(source, target, change, compression=zipfile.ZIP_STORED):
         with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression) as new:
@@ -50,7 +50,7 @@ def rezip():
 
 @pytest.fixture
 def pickled_archive(tmp_path, rezip):
-    """A torch.save archive whose pickle is another object's."""
+    """A torch.save archive whose pickle is that of another object."""
 
     def write(value, name="hostile.pt"):
         torch.save({"weight": torch.ones(2)}, tmp_path / "honest.pt")

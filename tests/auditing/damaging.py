@@ -1,4 +1,4 @@
-"""Ways to damage a file: bytes flipped, moved, cut and put in; headers and records edited so that they still parse."""
+"""Ways to damage a file: flipped, moved, deleted and inserted bytes; edited headers and records that still parse."""
 
 import io
 import json
@@ -27,7 +27,7 @@ def _place(draw, content):
 
 @st.composite
 def damaged(draw, whole):
-    """Some bytes with one to four injuries, or bytes that have nothing to do with them."""
+    """The bytes with one to four damages, or unrelated bytes."""
     content = bytearray(whole)
     for _ in range(draw(st.integers(1, 4))):
         at = _place(draw, content)
@@ -96,7 +96,7 @@ def edited_json(draw, whole):
 
 
 def _numbers_replaced(draw, pickled):
-    """A pickle in which one whole number is another."""
+    """A pickle in which one integer is replaced."""
     found = [(code.name, at) for code, _, at in pickletools.genops(pickled) if code.name.startswith("BININT")]
     name, at = draw(st.sampled_from(found))
     length = {"BININT1": 2, "BININT2": 3, "BININT": 5}[name]
@@ -130,7 +130,7 @@ def rezipped(draw, whole, numbers_in="data.pkl"):
 
 @st.composite
 def edited_npy(draw, whole):
-    """An .npy file whose header says something else, at its true length."""
+    """An .npy file with an edited header of the right length."""
     length = int.from_bytes(whole[8:10], "little")
     header = whole[10 : 10 + length].decode()
     shape, kind = draw(st.sampled_from(_SHAPES)), draw(st.sampled_from(_KINDS))

@@ -7,8 +7,9 @@ import torch
 from auditing_models import DIM, SAMPLES, probe
 
 import exhume
+from exhume.attacks import fitting
 from exhume.auditing import Settings
-from exhume.auditing.attempts import Attempt, attempt, best, fitting
+from exhume.auditing.attempts import Attempt, attempt, best
 from exhume.networks import TwoLayer
 
 
@@ -27,13 +28,13 @@ def test_the_exact_attack_is_tried_where_nothing_is_known_of_the_body(target):
     assert fitting(target) == ("exact",)
 
 
-def test_the_subspace_is_tried_first_where_the_initial_body_or_a_subspace_is_known(target):
+def test_the_first_layer_is_tried_first_where_the_initial_body_or_a_subspace_is_known(target):
     network = TwoLayer(DIM, 50, 2, seed=0)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     with torch.no_grad():
         network.head.weight.add_(0.1)
     moved = exhume.Target.last_layer(network.eval(), initial_head=before, input_shape=(DIM,))
-    assert fitting(moved) == ("subspace", "exact")
+    assert fitting(moved) == ("unmix", "subspace", "exact")
     assert fitting(target.assuming(subspace=torch.eye(DIM)[:5])) == ("subspace", "exact")
 
 
@@ -44,7 +45,7 @@ def test_a_result_that_is_good_ends_the_attempts(target):
 
 
 def test_an_attack_that_does_not_fit_says_why_and_is_followed_by_the_next(target, monkeypatch):
-    monkeypatch.setattr("exhume.auditing.attempts.fitting", lambda _: ("subspace", "exact"))
+    monkeypatch.setattr("exhume.attacks.fitting", lambda _: ("subspace", "exact"))
     first, second = attempt(target, settings())
     assert first.result is None
     assert first.reason
@@ -52,7 +53,7 @@ def test_an_attack_that_does_not_fit_says_why_and_is_followed_by_the_next(target
 
 
 def test_one_budget_is_shared_by_all_attempts(target, monkeypatch):
-    monkeypatch.setattr("exhume.auditing.attempts.fitting", lambda _: ("descent", "exact"))
+    monkeypatch.setattr("exhume.attacks.fitting", lambda _: ("descent", "exact"))
     first, second = attempt(target, settings(budget_passes=10))
     assert first.result.stop is exhume.Stop.PASS_LIMIT
     assert second.result is None

@@ -211,7 +211,7 @@ def test_an_audit_shows_itself_in_a_notebook(audited):
 
 def test_a_killed_audit_goes_on_to_the_same_answer(audited, model_and_data, tmp_path, monkeypatch):
     model, _ = model_and_data
-    monkeypatch.setattr("exhume.attacks.checkpoint.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("exhume.support.checkpoint.EVERY_SECONDS", 0.0)
     settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES, "out": tmp_path / "audit"}
 
     @contextmanager
@@ -275,10 +275,10 @@ def test_a_threshold_that_could_not_be_measured_is_not_passed(model_and_data):
     [
         ({"weights": "w.safetensors"}, "weights cannot be set for a module in memory"),
         ({"truth": np.zeros((2, DIM))}, "row of zeros"),
-        ({"truth": np.ones((0, DIM))}, "no sample"),
-        ({"held_out": np.ones((0, DIM))}, "no sample"),
+        ({"truth": np.ones((0, DIM))}, "inputs .* at least one sample"),
+        ({"held_out": np.ones((0, DIM))}, "non_members .* at least one sample"),
         ({"columns": "age,bmi"}, "2 columns do not name the 12 numbers"),
-        ({"truth": np.ones((2, DIM)), "labels": np.array([1, np.nan])}, "labels hold NaN"),
+        ({"truth": np.ones((2, DIM)), "labels": np.array([1, np.nan])}, "in labels are NaN"),
         ({"budget_seconds": float("inf")}, "budget_seconds"),
         ({"memory_budget": "much"}, "memory_budget"),
     ],

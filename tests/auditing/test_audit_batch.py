@@ -1,6 +1,7 @@
 """Ten models of different kinds in one run, one of them broken: nine reports and one clear failure."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from exhume import data
 from exhume.auditing import audit_all, read_settings
-from exhume.auditing.several import load_all, report_of_all
+from exhume.auditing.batch import folder_name, inside, load_all, report_of_all
+from exhume.errors import InputError
 from exhume.networks import TwoLayer
 from exhume.report import page
 
@@ -73,6 +75,8 @@ def ten_models(tmp_path, exhume_command):
         assert code == 0, err
     write_probe(tmp_path)
     write_network(tmp_path, "two-layer", TwoLayer(DIM, 300, 2, seed=0))
+    factory = f"from exhume.networks import TwoLayer\n\n\ndef build():\n    return TwoLayer({DIM}, 300, 2)\n"
+    (tmp_path / "two_layer.py").write_text(factory)
     write_convolution(tmp_path)
     broken = load_file(tmp_path / "after.safetensors")
     broken["1.weight"][0, :5] = torch.nan
@@ -89,7 +93,7 @@ models:
   - {run: pruned}
   - {run: narrow, name: too few weights}
   - {model: "mymodel.py:build", weights: after.safetensors, initial: zero, input_shape: [12], truth: x.npy, name: probe}
-  - {architecture: two-layer, weights: two-layer-after.safetensors, initial: two-layer-before.safetensors,
+  - {model: "two_layer.py:build", weights: two-layer-after.safetensors, initial: two-layer-before.safetensors,
      truth: two-layer-x.npy, name: two-layer}
   - {model: "convolution.py:build", weights: convolution.pt, initial: zero, input_shape: [64], truth: digits.npy,
      name: convolution}
@@ -133,3 +137,34 @@ def test_text_from_outside_is_harmless_in_the_page(ten_models, tmp_path):
     (done,) = audit_all([settings], tmp_path / "audits")
     assert "<script>alert(1)" not in (done.folder / "report.html").read_text()
     assert done.folder.parent == tmp_path / "audits"
+
+
+_TEXTS = ["../../etc/passwd", "/etc", "..", ".", "", "a/b", "a\\b", ".hidden", "a\0b", "a\nb", "x" * 999, "con",
+          "NUL.txt", "модель", "<script>alert(1)</script>", "a-b", "a b", "a  b", "-rf", "\ud800", "a.", "x" * 55,
+          "x" * 56, "COM1", "a..b", "x-0123abcd"]  # fmt: skip
+
+
+def test_every_text_has_a_safe_folder_of_its_own(tmp_path):
+    names = [folder_name(place, text) for place, text in enumerate(_TEXTS, start=1)]
+    for name in names:
+        assert re.fullmatch(r"[0-9]{2}-[A-Za-z0-9_][A-Za-z0-9_-]{0,47}", name)
+        inside(tmp_path, name).mkdir()
+    assert len(list(tmp_path.iterdir())) == len(_TEXTS)
+    assert names[_TEXTS.index("a-b")].endswith("-a-b")
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "/etc/passwd", "a/../../x", "", ".", "link/x", "loop/x", "a\0b"])
+def test_paths_that_leave_their_root_are_refused(tmp_path, name):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path)
+    (root / "loop").symlink_to(root / "loop")
+    with pytest.raises(InputError):
+        inside(root, name)
+
+
+def test_paths_below_their_root_are_given_back(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert inside(tmp_path, "a/b") == tmp_path / "a" / "b"
+    assert inside(tmp_path, "link/x") == tmp_path / "link" / "x"

@@ -40,7 +40,7 @@ def test_of_known_tensors_json_keeps_the_shape():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"wieghts": "w.pt"}, "there is no wieghts; valid: name, model"),
+        ({"wieghts": "w.pt"}, "wieghts is unknown; valid: name, model"),
         ({"input_shape": "3,zero"}, "input_shape"),
         ({"num_samples": 0}, "num_samples"),
         ({"method": "magic"}, "unknown method 'magic'"),
@@ -83,18 +83,18 @@ def test_yaml_of_several_models_shares_what_stands_above_them(tmp_path):
     assert first.run == tmp_path / "a"
     assert isinstance(third, Refused)
     assert third.name == "third"
-    assert "there is no sede" in third.reason
+    assert "sede is unknown" in third.reason
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a\n- b\n", "must hold settings as name: value"),
+        ("- a\n- b\n", "holds a list; valid: fields and their values"),
         ("models: 3\n", "must be a list of settings"),
         ("models: []\n", "must be a list of settings"),
         ("a: [1, 2\n", "not readable YAML"),
         ("!!python/object/apply:os.system ['true']\n", "not readable YAML"),
-        ("1: 2\n", "must hold settings as name: value"),
+        ("1: 2\n", "has a field 1; valid: names"),
     ],
 )
 def test_yaml_that_holds_no_settings_is_refused(tmp_path, text, message):

@@ -1,4 +1,4 @@
-"""Weights from anywhere: read without running anything, or refused in plain words."""
+"""Weight files of any origin are loaded without executing code, or refused with a clear message."""
 
 import json
 import os
@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from exhume.auditing import weights
-from exhume.auditing.weights import load_weights, read_weights
+from exhume.auditing import weight_files as weights
+from exhume.auditing.weight_files import read_weights
 from exhume.errors import FileError, InputError
 
 
@@ -31,9 +31,9 @@ def test_both_formats_give_the_same_tensors(tmp_path, state):
     safetensors.torch.save_file(state, tmp_path / "a.safetensors")
     torch.save(state, tmp_path / "a.pt")
     (tmp_path / "link.pt").symlink_to(tmp_path / "a.pt")
-    assert _same(load_weights(tmp_path / "a.safetensors"), state)
-    assert _same(load_weights(tmp_path / "a.pt"), state)
-    assert _same(load_weights(str(tmp_path / "link.pt")), state)
+    assert _same(read_weights(tmp_path / "a.safetensors").tensors, state)
+    assert _same(read_weights(tmp_path / "a.pt").tensors, state)
+    assert _same(read_weights(str(tmp_path / "link.pt")).tensors, state)
 
 
 @pytest.mark.parametrize("wrapping", weights.WRAPPINGS)
@@ -53,13 +53,13 @@ def test_prefixes_of_wrappers_are_taken_off_and_told(tmp_path, state):
 
 def test_a_prefix_of_some_names_only_stays(tmp_path, state):
     torch.save({**state, "module.extra": torch.ones(1)}, tmp_path / "a.pt")
-    assert list(load_weights(tmp_path / "a.pt")) == [*state, "module.extra"]
+    assert list(read_weights(tmp_path / "a.pt").tensors) == [*state, "module.extra"]
 
 
 def test_two_state_dicts_in_one_file_are_not_chosen_between(tmp_path, state):
     torch.save({"model": state, "state_dict": state}, tmp_path / "a.pt")
-    with pytest.raises(FileError, match="under each of state_dict, model"):
-        load_weights(tmp_path / "a.pt")
+    with pytest.raises(FileError, match=r"several state dicts \(under state_dict, model\); save only the one"):
+        read_weights(tmp_path / "a.pt")
 
 
 def test_parameters_integers_complex_and_strided_tensors_are_taken(tmp_path):
@@ -67,7 +67,7 @@ def test_parameters_integers_complex_and_strided_tensors_are_taken(tmp_path):
     complex_numbers, transposed = torch.randn(3, dtype=torch.complex64), torch.randn(3, 4).T
     torch.save({**dict(layer.named_parameters()), **layer.state_dict(), "c": complex_numbers, "t": transposed},
                tmp_path / "a.pt")  # fmt: skip
-    read = load_weights(tmp_path / "a.pt")
+    read = read_weights(tmp_path / "a.pt").tensors
     assert read["num_batches_tracked"].dtype == torch.int64
     assert torch.equal(read["c"], complex_numbers)
     assert torch.equal(read["t"], transposed)
@@ -90,7 +90,7 @@ def test_a_pickle_with_a_payload_is_refused_and_not_executed(tmp_path, payload, 
     else:
         torch.save({"state_dict": {"weight": torch.ones(2)}, "callbacks": payload}, path)
     with pytest.raises(FileError, match="can run code|could run code") as caught:
-        load_weights(path)
+        read_weights(path)
     message = str(caught.value)
     assert "weights_only" not in message
     assert message.isprintable()
@@ -107,84 +107,77 @@ def test_a_payload_behind_a_safetensors_name_is_not_executed(tmp_path, payload):
     path = tmp_path / "model.safetensors"
     path.write_bytes(pickle.dumps(payload))
     with pytest.raises(FileError):
-        load_weights(path)
+        read_weights(path)
 
 
 def test_a_legacy_file_of_tensors_is_refused_with_advice(tmp_path, state):
     torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
     with pytest.raises(FileError, match=r"bare pickle.*torch.save\(model.state_dict"):
-        load_weights(tmp_path / "a.pt")
+        read_weights(tmp_path / "a.pt")
 
 
 def test_torchscript_is_refused_with_advice(tmp_path):
     torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)).save(str(tmp_path / "a.pt"))
     with pytest.raises(FileError, match="TorchScript archive.*save the weights alone"):
-        load_weights(tmp_path / "a.pt")
+        read_weights(tmp_path / "a.pt")
 
 
 def test_whole_modules_are_refused(tmp_path):
     torch.save(nn.Linear(2, 2), tmp_path / "a.pt")
     with pytest.raises(FileError, match=r"asks for torch.nn.modules.linear.Linear"):
-        load_weights(tmp_path / "a.pt")
+        read_weights(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("claimed", [10 * 2**30, 2**63, 2**64 - 1, 1000])
 def test_a_header_that_claims_more_than_the_file_is_refused_before_reading(tmp_path, claimed):
     path = _safetensors(tmp_path / "a.safetensors", b'{"a":', length=claimed)
     with pytest.raises(FileError, match=f"header claims {claimed} bytes; valid: at most the 5 "):
-        load_weights(path)
+        read_weights(path)
 
 
 def test_a_sparse_file_with_a_header_of_ten_gigabytes_is_refused(tmp_path):
     path = _safetensors(tmp_path / "a.safetensors", b"{", length=10 * 2**30)
     os.truncate(path, 11 * 2**30)
     with pytest.raises(FileError, match="header claims 10737418240 bytes"):
-        load_weights(path, max_bytes="20GiB")
+        read_weights(path, max_bytes="20GiB")
 
 
 def test_a_file_above_the_limit_is_refused_with_both_sizes(tmp_path, state):
     safetensors.torch.save_file(state, tmp_path / "a.safetensors")
     size = (tmp_path / "a.safetensors").stat().st_size
     with pytest.raises(FileError, match=rf"{size} bytes.*limit of 100 bytes.*--max-size"):
-        load_weights(tmp_path / "a.safetensors", max_bytes=100)
+        read_weights(tmp_path / "a.safetensors", max_bytes=100)
 
 
 @pytest.mark.parametrize("limit", ["lots", 0, -3, "", "1e400GB", "9" * 400])
 def test_limits_that_are_no_sizes_are_named(tmp_path, limit):
     with pytest.raises(InputError, match="--max-size"):
-        load_weights(tmp_path / "a.pt", max_bytes=limit)
+        read_weights(tmp_path / "a.pt", max_bytes=limit)
 
 
 def test_a_zip_bomb_is_refused_by_its_directory(tmp_path, rezip):
     torch.save({"weight": torch.zeros(2**20)}, tmp_path / "a.pt")
     bomb = rezip(tmp_path / "a.pt", tmp_path / "b.pt", lambda *record: record, zipfile.ZIP_DEFLATED)
     assert bomb.stat().st_size < 2**16
-    with pytest.raises(FileError, match=r"unpacks to 4.0 MiB.*limit of 1.0 MiB"):
-        load_weights(bomb, max_bytes="1MiB")
+    with pytest.raises(FileError, match=r"unpacks to 4.19 MB.*limit of 1.05 MB"):
+        read_weights(bomb, max_bytes="1MiB")
     with pytest.raises(FileError, match="compressed records"):
-        load_weights(bomb)
+        read_weights(bomb)
 
 
-def test_a_directory_that_torch_and_we_could_read_differently_is_refused(tmp_path, state):
+def test_an_archive_with_a_comment_behind_its_directory_is_refused(tmp_path, state):
     torch.save(state, tmp_path / "a.pt")
     whole = (tmp_path / "a.pt").read_bytes()
     (tmp_path / "comment.pt").write_bytes(whole[:-2] + b"\x04\x00abcd")
-    moved = bytearray(whole)
-    moved[-34:-26] = (17).to_bytes(8, "little")
-    (tmp_path / "moved.pt").write_bytes(moved)
-    huge = bytearray(whole)
-    huge[-58:-50] = (2**40).to_bytes(8, "little")
-    (tmp_path / "huge.pt").write_bytes(huge)
-    for name, words in {"comment": "without its end", "moved": "not at its end", "huge": "1099511627776"}.items():
-        with pytest.raises(FileError, match=words):
-            load_weights(tmp_path / f"{name}.pt")
+    with pytest.raises(FileError, match="a comment"):
+        read_weights(tmp_path / "comment.pt")
 
 
 def test_a_tensor_that_repeats_few_bytes_to_a_huge_size_is_refused(tmp_path):
     torch.save({"weight": torch.ones(1).expand(2**20, 2**20)}, tmp_path / "a.pt")
     assert (tmp_path / "a.pt").stat().st_size < 2**12
-    with pytest.raises(FileError, match=r"unpacks to 4096.0 GiB"):
-        load_weights(tmp_path / "a.pt")
+    with pytest.raises(FileError, match=r"unpacks to 4.4 TB"):
+        read_weights(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -194,7 +187,7 @@ def test_weights_that_are_not_finite_are_counted_by_name(tmp_path, bad, dtype):
     tensor[[2, 5]] = bad
     torch.save({"fine": torch.ones(3), "head.weight": tensor.to(dtype)}, tmp_path / "a.pt")
     with pytest.raises(FileError, match="NaN or infinite: 2 of (7|14) in 'head.weight'; nothing"):
-        load_weights(tmp_path / "a.pt")
+        read_weights(tmp_path / "a.pt")
 
 
 def test_non_finite_numbers_are_found_in_every_piece_of_a_large_tensor(monkeypatch):
@@ -223,14 +216,14 @@ def test_non_finite_numbers_are_found_in_every_piece_of_a_large_tensor(monkeypat
 def test_what_is_no_plain_tensor_is_refused_by_name(tmp_path, value, words):
     torch.save({"weight": value}, tmp_path / "a.pt")
     with pytest.raises(FileError, match=words):
-        load_weights(tmp_path / "a.pt")
+        read_weights(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "\x1b[31mred", "x" * 5000, "\ud800", 7, "\u202eright"])
 def test_hostile_names_are_refused_and_not_repeated(tmp_path, name):
     torch.save({"fine": torch.ones(1), name: torch.ones(1)}, tmp_path / "a.pt")
     with pytest.raises(FileError) as caught:
-        load_weights(tmp_path / "a.pt")
+        read_weights(tmp_path / "a.pt")
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400 + len(str(tmp_path))
 
@@ -238,21 +231,21 @@ def test_hostile_names_are_refused_and_not_repeated(tmp_path, name):
 def test_hostile_names_in_safetensors_are_refused(tmp_path):
     entry = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
     with pytest.raises(FileError, match="names a tensor"):
-        load_weights(_safetensors(tmp_path / "a.safetensors", {"a\x1b[2J": entry}, b"\0"))
+        read_weights(_safetensors(tmp_path / "a.safetensors", {"a\x1b[2J": entry}, b"\0"))
 
 
 def test_a_name_that_stands_twice_is_refused_or_read_once(tmp_path):
     entry = b'{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}'
     header = b'{"a":' + entry % (0, 1) + b',"a":' + entry % (1, 2) + b"}"
     with pytest.raises(FileError):
-        load_weights(_safetensors(tmp_path / "a.safetensors", header, b"\0\1"))
+        read_weights(_safetensors(tmp_path / "a.safetensors", header, b"\0\1"))
 
 
 @pytest.mark.parametrize("content", [[torch.ones(2)], torch.ones(2), "text", {}, {"state_dict": {}}])
 def test_files_without_a_state_dict_are_refused(tmp_path, content):
     torch.save(content, tmp_path / "a.pt")
     with pytest.raises(FileError, match="not a state dict|holds no tensors"):
-        load_weights(tmp_path / "a.pt")
+        read_weights(tmp_path / "a.pt")
 
 
 def test_what_is_no_file_of_weights_is_refused_without_hanging(tmp_path):
@@ -269,7 +262,7 @@ def test_what_is_no_file_of_weights_is_refused_without_hanging(tmp_path):
     }  # fmt: skip
     for name, words in problems.items():
         with pytest.raises(FileError, match=words):
-            load_weights(tmp_path / name)
+            read_weights(tmp_path / name)
 
 
 def test_truncated_files_of_any_length_are_refused(tmp_path, state):
@@ -280,4 +273,4 @@ def test_truncated_files_of_any_length_are_refused(tmp_path, state):
         for length in range(0, len(whole), max(1, len(whole) // 40)):
             (tmp_path / "cut").write_bytes(whole[:length])
             with pytest.raises(FileError):
-                load_weights(tmp_path / "cut")
+                read_weights(tmp_path / "cut")

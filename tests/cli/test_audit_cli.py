@@ -1,4 +1,4 @@
-"""`exhume audit`: words in, exit code and one JSON object out."""
+"""`exhume audit`: options, exit codes and JSON output."""
 
 import json
 import sys
@@ -6,8 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from exhume.auditing import thresholds
+from exhume.cli import render
+from exhume.cli.audit import DEFENCE_NAMES, MEASURES
+from exhume.defences import DEFENCES
+
 sys.path.append(str(Path(__file__).parents[1] / "auditing"))
 from auditing_models import SAMPLES, write_probe
+
+
+def test_help_texts_name_every_defence_and_every_threshold():
+    assert tuple(DEFENCES) == DEFENCE_NAMES
+    assert MEASURES.keys() == thresholds.MEASURES.keys()
 
 
 @pytest.fixture
@@ -72,7 +82,6 @@ def test_defences_are_measured_when_asked_for(folder, exhume_json):
         ([*PROBE, "--truth", "none.npy"], "none.npy"),
         ([*PROBE, "--truth", "x.npy", "--out", "mymodel.py"], "mymodel.py is a file"),
         ([*PROBE, "--truth", "x.npy", "--out", "."], "is the current folder"),
-        (["audit", "--architecture", "two-layer", "--weights", "after.safetensors"], "not those of a two-layer"),
     ],
 )
 def test_bad_usage_is_one_line_exit_code_2_and_nothing_written(folder, exhume_command, words, message):
@@ -99,6 +108,31 @@ def test_several_models_exit_with_2_if_one_could_not_be_audited(folder, exhume_j
     assert value["out"] == "audits/index.html"
     index = json.loads((folder / "audits" / "audits.json").read_text())
     assert [each["name"] for each in index["models"]] == ["good", "bad"]
+
+
+def test_the_seed_of_the_initial_weights_is_found(folder, exhume_json, exhume_command):
+    words = [*PROBE[:-4], "--input-shape", "12", "--num-samples", SAMPLES, "--budget-passes", "10"]
+    code, value = exhume_json(*words, "--initial", "seed:0-50")  # the probe was built under seed 0
+    assert code == 0
+    assert any("those of seed 0" in note for note in value["notes"])
+    code, out, err = exhume_command(*words, "--initial", "seed:1-50", "--out", "none")
+    assert (code, out) == (2, "")
+    assert "no seed from 1 to 50" in err
+    assert not (folder / "none").exists()
+    assert not (folder / ".none.running").exists()
+
+
+def test_progress_of_a_seed_search_shows_the_time_that_is_left(capsys, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(render.time, "monotonic", lambda: clock[0])
+    with render.seed_progress("seeds") as report:
+        clock[0] = 1000.0
+        report(5_000, 10_000)  # of an earlier run, and not counted
+        clock[0] = 1050.0
+        report(7_500, 10_000)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "seeds: 5,000 of 10,000 seeds"
+    assert second == "seeds: 7,500 of 10,000 seeds, at most 50 s left"
 
 
 def test_settings_beside_a_file_of_settings_are_refused(folder, exhume_command):

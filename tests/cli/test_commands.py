@@ -1,4 +1,4 @@
-"""The commands: what a person or a script sees."""
+"""Output, files and exit codes of the commands."""
 
 import json
 
@@ -80,11 +80,12 @@ def test_arrays_and_every_loss_can_be_trained_on(exhume_json, tmp_path):
 
 
 def test_every_command_has_help_with_an_example(exhume_command):
-    names = [command.name for command in cli.app.registered_commands]
-    for words in [[name] for name in names] + [["train", "rf"]]:
+    parts = {name: getattr(cli.load_command(name), "commands", {}) for name in cli.COMMANDS}
+    assert {"rf", "vit"} <= parts["train"].keys()
+    for words in [(name, *part) for name in parts for part in [(each,) for each in parts[name]] or [()]]:
         code, out, _ = exhume_command(*words, "--help")
         assert code == 0
-        assert f"Example: exhume {words[0]}" in " ".join(out.split())
+        assert f"Example: exhume {' '.join(words)}" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_every_command_has_help_with_an_example(exhume_command):
         (("attack", "nowhere"), "nowhere is not a run folder"),
         (("score", "nowhere"), "nowhere is not a run folder"),
         (("data", "--fetch", "imagenet"), "unknown data set to fetch 'imagenet'; valid: cifar10"),
-        (("train", "rf", "--ratio", "nan", "--out", "x"), "the ratio p / (d n) must be a positive number"),
+        (("train", "rf", "--ratio", "nan", "--out", "x"), "the ratio p / (d n) is nan; valid: a positive number"),
         (("train", "rf", "--ratio", 2, "--device", "abacus", "--out", "x"), "device 'abacus' cannot be used here"),
         (("law", "--parameters", "many", "--dim", 1, "--samples", 1), "'many' is not a whole number"),
     ],

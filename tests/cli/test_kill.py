@@ -1,4 +1,4 @@
-"""An attack killed with SIGKILL resumes where it was to the answer it would have had."""
+"""An attack killed with SIGKILL resumes and gives the same result as an uninterrupted one."""
 
 import json
 import multiprocessing
@@ -6,13 +6,14 @@ import signal
 import time
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 
-from exhume import cli
-from exhume.attacks import checkpoint as checkpoints
+from exhume import attacks, cli
 from exhume.cli import attack as attack_command
-from exhume.files import read_metadata, read_tensors
+from exhume.support import checkpoint as checkpoints
+from exhume.support.files import read_metadata, read_tensors
 
 # One row an attack: options that make it run for a second or two on a victim too narrow to be solved.
 ATTACKS = {
@@ -20,14 +21,22 @@ ATTACKS = {
     "exact": ("--option", "max_starts=1", "--budget-passes", "1500"),
     "kkt": ("--option", "max_steps=600", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
     "ntk": ("--option", "max_steps=600", "--option", "tolerance=0"),
-    "subspace": ("--option", "max_starts=1", "--option", "dim=30", "--budget-passes", "1500"),
+    "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "1500"),
+    "unmix": ("--budget-passes", "600"),
 }
+# Victims, too narrow to be solved: random features, or a network for attacks that read its first layer.
+FEATURES = ("rf", "--dim", 30, "--samples", 12, "--ratio", 1.2)
+NETWORKS = {"unmix": ("two-layer", "--data", "sphere", "--dim", 30, "--samples", 12, "--width", 40)}
 STEPS = 12  # before the process is killed
 PATIENCE = 600.0  # seconds after which it must have come so far, however busy the machine is
 
 # Processes that are killed are children of one that has loaded exhume and done nothing else.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["exhume.cli"])
+PROCESSES.set_forkserver_preload(["exhume.cli.attack"])
+
+
+def test_every_attack_has_a_row():
+    assert set(ATTACKS) == set(attacks.ATTACKS)
 
 
 def attack_to_be_killed(words):
@@ -42,22 +51,24 @@ def reports(monkeypatch):
     seen = []
 
     @contextmanager
-    def progress_of(label):
+    def attack_progress(label):
         yield lambda event: seen.append((event.step, event.loss, event.passes))
 
-    monkeypatch.setattr(attack_command, "progress_of", progress_of)
+    monkeypatch.setattr(attack_command, "attack_progress", attack_progress)
     return seen
 
 
 def steps_in(checkpoint):
-    return json.loads(read_metadata(checkpoint)["numbers"])["step"] if checkpoint.exists() else 0
+    return json.loads(read_metadata(checkpoint)["numbers"])["session"]["steps"] if checkpoint.exists() else 0
 
 
 @pytest.mark.parametrize("method", sorted(ATTACKS))
 def test_killed_attack_resumes_to_the_same_answer(exhume_command, reports, tmp_path, method):
     small_run = tmp_path / "run"
-    exhume_command("train", "rf", "--dim", 30, "--samples", 12, "--ratio", 1.2, "--out", small_run)
-    words = ["attack", str(small_run), "--method", method, *ATTACKS[method]]
+    exhume_command("train", *NETWORKS.get(method, FEATURES), "--out", small_run)
+    np.save(tmp_path / "basis.npy", np.eye(30, dtype=np.float32))
+    options = [option.format(folder=tmp_path) for option in ATTACKS[method]]
+    words = ["attack", str(small_run), "--method", method, *options]
 
     def finish(*more):
         reports.clear()

@@ -1,18 +1,32 @@
-"""What the attacker is assumed to know is switched on the command line."""
+"""Options that several commands share: what the attacker is assumed to know, and the names in help texts."""
 
+import inspect
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from exhume.cli.knowing import assume
+from exhume.attacks import ATTACKS, DEFAULT
+from exhume.cli.attack import attack
+from exhume.cli.options import ATTACK_NAMES, KNOWLEDGE_NAMES, with_knowledge
 from exhume.errors import ExhumeError
 from exhume.features import GaussianMatrix, RandomFeatureMap
-from exhume.files import write_tensors
-from exhume.knowledge import Knowledge
-from exhume.runs import RunFolder
-from exhume.target import Target
+from exhume.run_folder import RunFolder
+from exhume.support import distributed
+from exhume.support.files import write_tensors
+from exhume.target.knowledge import Knowledge
+from exhume.target.target import Target
+
+
+def test_help_texts_name_every_attack_and_all_knowledge():
+    assert set(ATTACK_NAMES) == set(ATTACKS)
+    assert tuple(Knowledge.model_fields) == KNOWLEDGE_NAMES
+
+
+def test_defaults_of_the_attack_command_are_those_of_the_library():
+    defaults = {name: each.default for name, each in inspect.signature(attack).parameters.items()}
+    assert (defaults["method"], defaults["rank_timeout"]) == (DEFAULT, distributed.TIMEOUT)
 
 
 @pytest.fixture
@@ -23,7 +37,7 @@ def target():
 
 
 def knowledge_of(target, *know, forget=None, num_samples=None):
-    return assume(target, list(know), forget, num_samples).knowledge
+    return with_knowledge(target, list(know), forget, num_samples).knowledge
 
 
 def test_numbers_words_and_lists_are_taken_as_they_are(target):
@@ -74,18 +88,18 @@ def test_tensors_are_read_from_safetensors_alone_or_by_name(target, tmp_path):
         (["colour=blue"], None, "unknown knowledge 'colour'; valid: initial_body, initial_head"),
         ([], ["colour"], "unknown knowledge 'colour'; valid: initial_body, initial_head"),
         (["norm"], None, "'norm' is not of the form name=value"),
-        (["norm=-1"], None, "norm: Input should be greater than 0"),
-        (["norm=inf"], None, "norm is inf; valid: finite numbers"),
-        (["norm=round"], None, "norm: .*valid number"),
-        (["num_samples=0"], None, "num_samples: .*greater than 0"),
-        (["num_samples=2.5"], None, "num_samples: .*valid integer"),
-        (["label_alphabet=runes"], None, "label_alphabet: .*'signs' or 'one-hot'"),
+        (["norm=-1"], None, "norm is -1.0; it must be greater than 0"),
+        (["norm=inf"], None, "norm is inf; it must be a finite number"),
+        (["norm=round"], None, "norm is 'round'; it must be a number"),
+        (["num_samples=0"], None, "num_samples is 0.0; it must be greater than 0"),
+        (["num_samples=2.5"], None, "num_samples is 2.5; it must be a whole number"),
+        (["label_alphabet=runes"], None, "label_alphabet is 'runes'; it must be 'signs' or 'one-hot'"),
         (["pixel_range=1,0"], None, "pixel_range .* must rise"),
         (["pixel_range=0,1", "pixel_mean=0.1,0.2"], None, "2 numbers for pixels do not fit inputs of shape"),
-        (["norm=1", "norm=2"], None, "norm is said twice"),
-        (["norm=1"], ["norm"], "norm is said twice"),
+        (["norm=1", "norm=2"], None, "norm is given twice"),
+        (["norm=1"], ["norm"], "norm is given twice"),
         (["initial_body=known"], None, "initial_body cannot be known"),
-        (["samples=3"], None, "samples are read from a file, and '3' is none; valid: .npy or .safetensors files"),
+        (["samples=3"], None, "samples must be a .npy or .safetensors file, not '3'"),
         (["samples=none.npy"], None, "none.npy does not exist"),
         (["samples=none.safetensors"], None, "none.safetensors does not exist"),
     ],
@@ -93,7 +107,7 @@ def test_tensors_are_read_from_safetensors_alone_or_by_name(target, tmp_path):
 def test_what_cannot_be_known_is_named(target, tmp_path, monkeypatch, know, forget, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExhumeError, match=message):
-        assume(target, know, forget, None)
+        with_knowledge(target, know, forget, None)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +117,8 @@ def test_what_cannot_be_known_is_named(target, tmp_path, monkeypatch, know, forg
         (np.ones((2, 12), dtype=np.int64), "the same sample twice"),
         (np.eye(4, 12), "all 4 samples are known"),
         (np.full((1, 12), np.nan), "NaN or infinite"),
-        (np.array(["a", "b"]), "one array of real numbers"),
-        (np.array([{}], dtype=object), "not a readable .npy file of numbers"),
+        (np.array(["a", "b"]), "not a readable numpy file of real numbers"),
+        (np.array([{}], dtype=object), "not a readable numpy file of real numbers"),
     ],
 )
 def test_files_that_do_not_hold_samples_are_named(target, tmp_path, array, message):
@@ -136,7 +150,7 @@ def test_a_result_states_what_was_known(small_run, exhume_json, exhume_command):
 def test_bad_knowledge_is_one_line_and_exit_code_2(small_run, exhume_command):
     code, out, err = exhume_command("attack", small_run, "--know", "norm=-1")
     assert (code, out) == (2, "")
-    assert err.startswith("error: this cannot be known: norm")
+    assert err.startswith("error: invalid Knowledge: norm")
     assert not (small_run / "exact").exists()
 
 

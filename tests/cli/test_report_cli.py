@@ -1,4 +1,4 @@
-"""`exhume report`: finds out what a path is, writes one private page, refuses what would harm."""
+"""`exhume report` detects the kind of a path, writes one private page, and refuses invalid combinations of options."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_a_sweep_gets_its_page_beside_the_store(tmp_path, exhume_json, name):
         (("--out", "."), "is a folder"),
         (("--out", "victim.safetensors"), "does not end with .html"),
         (("--method", "kkt"), "no result of 'kkt'"),
-        (("--sweep", "a"), "is no store of sweeps"),
+        (("--sweep", "a"), "is not a store of sweeps"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_nothing_is_written(attacked, exhume_command, monkeypatch, words, told):

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure as Drawing
 
-from exhume import data, figures
-from exhume.figures import Figure, Scale
-from exhume.figures import run as running
-from exhume.figures.curves import line
-from exhume.figures.statistics import claimed_error, num_parameters, series
+from exhume import data
+from exhume.research import paper_figures as figures
+from exhume.research.paper_figures import Figure, Scale
+from exhume.research.paper_figures import run as running
+from exhume.research.paper_figures.panels import line
+from exhume.research.paper_figures.statistics import claimed_error, num_parameters, series
 from exhume.sweep import experiment
 from exhume.sweep.grid import Grid
 from exhume.sweep.run import SweepProgress
@@ -27,7 +28,7 @@ def draw(records):
 
 
 def tiny(name, ratios, *, spec=SPHERE, paper=True, **more):
-    scale = Scale("d = 10, n = 2, 1 seed", (Grid(name=name, data=spec, ratio=ratios, attack="exact"),), 0.1)
+    scale = Scale((Grid(name=name, data=spec, ratio=ratios, attack="exact"),), 0.1)
     words = {"title": f"the {name} one", "shows": "Errors against p.", "claim": "Errors fall."}
     options = {"paper": scale if paper else None, "findings": lambda records: f"{len(records)} cells.", "draw": draw}
     return Figure(name, laptop=scale, **words, **options, **more)
@@ -48,9 +49,8 @@ class Here:
     def __init__(self):
         self.computed, self.stop_at, self.broken = [], None, False
 
-    def __call__(self, cells, store, *, sweep, parts, progress, retry_failed, scheduler, workers):
-        for name, members in {**parts, sweep: cells}.items():
-            store.register(name, members)
+    def __call__(self, cells, store, *, sweep, progress, retry_failed, workers):
+        store.register(sweep, cells)
         if retry_failed:
             store.retry(sweep)
         for cell in [record.cell for record in store.records(sweep) if record.state == "waiting"]:
@@ -160,7 +160,10 @@ def test_missing_data_are_found_before_anything_runs(exhume_command, registry, h
 def test_the_papers_scale_says_what_it_costs_and_wants_a_yes(exhume_command, exhume_json, registry, here, tmp_path):
     code, _, err = exhume_command("reproduce", "fig1", "--scale", "paper", "--out", tmp_path)
     assert code == 2
-    assert "fig1: 2 cells, about 6 s on two cores. d = 10, n = 2, 1 seed." in err
+    assert (
+        "fig1: 2 cells, about 6 s on two cores. Fig1: sphere (dim 10, samples 2); rf; p/(d n) = 10, 20; exact; seeds 0."
+        in err
+    )
     assert "add --yes" in err
     assert not here.computed
     code, value = exhume_json("reproduce", "all", "--scale", "paper", "--yes", "--out", tmp_path)
@@ -188,7 +191,7 @@ def test_the_list_has_both_scales_and_times(exhume_command, exhume_json, registr
     code, value = exhume_json("reproduce", "--list")
     assert [each["name"] for each in value["figures"]] == ["fig1", "fig2", "depths"]
     assert value["figures"][0]["scales"]["paper"] == {
-        "protocol": "d = 10, n = 2, 1 seed",
+        "protocol": "fig1: sphere (dim 10, samples 2); rf; p/(d n) = 10, 20; exact; seeds 0",
         "minutes": 0.1,
         "cells": 2,
         "data": ["sphere"],
@@ -209,7 +212,7 @@ def test_the_page_is_written_from_the_store(exhume_command, exhume_json, registr
     ("words", "complaint"),
     [
         (("fig9",), "unknown figure 'fig9'; valid: fig1, fig2, depths, beyond, all"),
-        ((), "say which figures; valid: fig1, fig2, depths, beyond, all, page; or --list"),
+        ((), "no figure is named; valid: fig1, fig2, depths, beyond, all, page; or --list"),
         (("fig1", "--scale", "huge"), "unknown scale 'huge'; valid: laptop, paper"),
         (("depths", "--scale", "paper"), "depths has no scale 'paper'; valid: laptop"),
         (("page", "--store", "nowhere.sqlite"), "nowhere.sqlite"),

@@ -4,9 +4,9 @@ import csv
 
 import pytest
 
-from exhume.cli import sweep as command
-from exhume.cli import sweep_progress
+from exhume.cli import render
 from exhume.sweep import SweepProgress
+from exhume.sweep import run as running
 from exhume.sweep.store import Store
 
 GRID = """
@@ -33,7 +33,8 @@ def test_run_status_and_export(grid, run, exhume_command, exhume_json, tmp_path)
     code, value = run(grid)
     assert (code, value["store"]) == (0, str(tmp_path / "grid.sqlite"))
     (swept,) = value["sweeps"]
-    assert (swept["name"], swept["total"], swept["done"], swept["failed"], swept["started"]) == ("small", 4, 4, 0, 4)
+    assert (swept["name"], swept["total"], swept["done"], swept["failed"], swept["waiting"]) == ("small", 4, 4, 0, 0)
+    assert set(swept) == {"name", "total", "done", "failed", "waiting", "seconds", "failures", "lines"}
     exact, descent, *_ = swept["lines"]
     assert exact["settings"] | {"attack.max_steps": None} == exact["settings"]
     assert (exact["settings"]["ratio"], exact["settings"]["attack.method"], exact["recovered"]) == (6.0, "exact", 1.0)
@@ -43,7 +44,7 @@ def test_run_status_and_export(grid, run, exhume_command, exhume_json, tmp_path)
     assert exhume_json("sweep", "status", grid) == (0, value)
     assert exhume_json("sweep", "status", tmp_path / "grid.sqlite") == (0, value)
     code, out, _ = exhume_command("sweep", "status", grid)
-    head, columns, first, *_, last = out.splitlines()
+    head, columns, _, first, *_, last = out.splitlines()
     assert head.startswith("small: 4 of 4 cells done, 0 failed, 0 waiting, ")
     assert columns.split()[:4] == ["data.name", "victim.kind", "ratio", "attack.method"]
     assert first.split()[:4] == ["sphere", "rf", "6", "exact"]
@@ -59,15 +60,19 @@ def test_run_status_and_export(grid, run, exhume_command, exhume_json, tmp_path)
 
 
 def test_failed_cells_are_exit_code_1_and_listed(grid, run, exhume_command, tmp_path):
-    # descent must be told how many samples there are.
+    # descent needs the number of samples there are.
     grid.write_text(GRID.replace("max_steps: 20", "num_samples: estimate"))
     store = tmp_path / "elsewhere" / "s.sqlite"
     code, value = run(grid, "--store", store)
     (swept,) = value["sweeps"]
     assert (code, swept["done"], swept["failed"]) == (1, 2, 2)
-    assert "must be told how many samples" in swept["failures"][0]["error"]
-    assert run(grid, "--store", store)[1]["sweeps"][0]["started"] == 4
-    assert run(grid, "--store", store, "--retry-failed")[1]["sweeps"][0]["started"] == 6
+    assert "needs the number of samples" in swept["failures"][0]["error"]
+    with Store(store, create=False) as first:
+        finished_at = first.records("small")[1].finished_at
+    assert run(grid, "--store", store)[1] == value  # not computed again
+    assert run(grid, "--store", store, "--retry-failed")[0] == 1
+    with Store(store, create=False) as again:
+        assert again.records("small")[1].finished_at > finished_at
     code, out, _ = exhume_command("sweep", "status", store)
     assert code == 0
     assert "failed: descent on rf, sphere, p = 6dn, seed 0: InputError: " in out
@@ -77,7 +82,7 @@ def test_what_is_wrong_is_named_before_anything_is_written(grid, exhume_command,
     grid.write_text(GRID.replace("ratio: [6, 8]", "ratio: [6, -8]").replace("max_steps", "max_step"))
     code, out, err = exhume_command("sweep", "run", grid)
     assert (code, out) == (2, "")
-    assert f"{grid} is not a usable grid:\n  ratio[1] is -8; valid: greater than 0\n  attack[1].max_step: " in err
+    assert f"{grid} is not a usable grid:\n  ratio[1] is -8; it must be greater than 0\n  attack[1].max_step: " in err
     grid.write_text(GRID.replace("samples: 2", "samples: 0"))
     code, _, err = exhume_command("sweep", "run", grid)
     complaint = "data: samples is 0; valid: a whole number of at least 1"
@@ -87,7 +92,7 @@ def test_what_is_wrong_is_named_before_anything_is_written(grid, exhume_command,
 
 def test_files_that_are_not_there_or_not_stores_are_named(grid, exhume_command, tmp_path):
     for words, message in (
-        (("run", tmp_path / "none.yaml"), "cannot read"),
+        (("run", tmp_path / "none.yaml"), "none.yaml does not exist"),
         (("status", tmp_path / "none.sqlite"), "none.sqlite does not exist"),
         (("status", grid), "grid.sqlite does not exist"),
         (("export", grid, "--out", "x.csv"), "has not been run"),
@@ -113,7 +118,7 @@ def test_an_empty_store_has_nothing_to_tell(exhume_command, tmp_path):
 
 
 def test_an_interrupted_run_says_how_to_go_on(grid, run, exhume_command, monkeypatch, in_process_scheduler):
-    run_sweep = command.run_sweep
+    run_sweep = running.run_sweep
 
     def interrupted(cells, store, **options):
         def interrupt(event):
@@ -122,20 +127,20 @@ def test_an_interrupted_run_says_how_to_go_on(grid, run, exhume_command, monkeyp
 
         return run_sweep(cells, store, **options | {"progress": interrupt})
 
-    monkeypatch.setattr(command, "run_sweep", interrupted)
+    monkeypatch.setattr(running, "run_sweep", interrupted)
     code, out, err = exhume_command("sweep", "run", grid, "--scheduler", in_process_scheduler)
     assert (code, out) == (130, "")
     assert err.endswith("interrupted: 1 of 4 cells are done; run again to go on\n")
-    monkeypatch.setattr(command, "run_sweep", run_sweep)
+    monkeypatch.setattr(running, "run_sweep", run_sweep)
     (swept,) = run(grid)[1]["sweeps"]
-    assert (swept["done"], swept["computed_twice"]) == (4, 0)
+    assert (swept["done"], swept["failed"]) == (4, 0)
 
 
 def test_an_interruption_before_the_first_cell_is_told_too(grid, exhume_command, monkeypatch, in_process_scheduler):
     def interrupted(cells, store, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "run_sweep", interrupted)
+    monkeypatch.setattr(running, "run_sweep", interrupted)
     code, _, err = exhume_command("sweep", "run", grid, "--scheduler", in_process_scheduler)
     assert (code, err) == (130, "interrupted: no cell is done; run again to go on\n")
 
@@ -148,8 +153,8 @@ def test_every_command_has_an_example(exhume_command):
 
 
 def test_progress_is_told_in_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(sweep_progress, "_PLAIN_EVERY", 0.0)
-    with sweep_progress.sweep_progress_of("law") as update:
+    monkeypatch.setattr(render, "_PLAIN_EVERY", 0.0)
+    with render.sweep_progress("law") as update:
         update(SweepProgress(9, 2, 0, 2, 2, None, ""))
         update(SweepProgress(9, 3, 0, 2, 2, 42.0, "done: a cell"))
         update(SweepProgress(9, 3, 1, 1, 2, 5400.0, "failed: a cell: no"))

@@ -1,15 +1,17 @@
-"""`torchrun -m exhume attack`: two processes give the answer of one, and what one of them leaves when it is killed."""
+"""`torchrun -m exhume attack`: two processes give the result of one; a killed process leaves a checkpoint."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from exhume.files import read_metadata, read_tensors
+import exhume
+from exhume.support.files import read_metadata, read_tensors
 
 DIM, SAMPLES, FEATURES = 130, 3, 1950
 RUN = ("--data", "sphere", "--dim", DIM, "--samples", SAMPLES, "--features", FEATURES)
@@ -18,8 +20,8 @@ PATIENCE = 600  # seconds after which it must have ended, however busy the machi
 # The command, with a checkpoint at every step; rank 1 ends by SIGKILL in the middle of its search.
 TO_BE_KILLED = f"""
 import os
-from exhume import sharding
-from exhume.attacks import checkpoint
+from exhume.support import distributed as sharding
+from exhume.support import checkpoint
 from exhume.cli import main
 
 checkpoint.EVERY_SECONDS = 0.0
@@ -104,9 +106,9 @@ def test_a_killed_process_ends_the_run_with_a_sentence_and_one_process_resumes_i
     (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     assert line.startswith("error: rank ")
     assert "--resume" in line
-    assert "exhume/" not in ended.stderr  # no traceback of ours
+    assert f'File "{Path(exhume.__file__).parent}' not in ended.stderr  # no traceback through the package
     checkpoint = run / "exact" / "checkpoint.safetensors"
-    reached = json.loads(read_metadata(checkpoint)["numbers"])
+    reached = json.loads(read_metadata(checkpoint)["numbers"])["session"]
     assert reached["steps"] > 0
     assert [file.name for file in checkpoint.parent.iterdir()] == [checkpoint.name]
     code, _, err = exhume_command("attack", run, "--resume")
@@ -114,5 +116,5 @@ def test_a_killed_process_ends_the_run_with_a_sentence_and_one_process_resumes_i
     samples, told = result_in(run)
     assert_same(samples, expected, bars)
     assert told["history"]["passes"][: reached["steps"]] == pytest.approx(
-        [work / (SAMPLES * FEATURES) for work in reached["history"]["work"][: reached["steps"]]]
+        [work / (SAMPLES * FEATURES * DIM) for work in reached["history"]["work"][: reached["steps"]]]
     )  # it went on from there

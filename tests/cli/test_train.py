@@ -1,12 +1,13 @@
-"""`exhume train two-layer | mlp | resnet | vit`: what a person or a script sees."""
+"""`exhume train two-layer | mlp | resnet | vit`: output, files and exit codes."""
 
 import json
 
 import pytest
 
-from exhume.files import read_tensors
-from exhume.runs import RunFolder
-from exhume.training import checkpoint, descent
+from exhume.run_folder import RunFolder
+from exhume.support import checkpoint
+from exhume.support.files import read_tensors
+from exhume.training import gradient_descent as descent
 
 PUBLIC_AND_SECRET = {"victim.json", "victim.safetensors", "initial.safetensors", "secret.safetensors"}
 # One row a network: options that make it small, and what the report says of it.
@@ -145,13 +146,13 @@ def test_help_has_an_example(exhume_command, name):
     ("words", "message"),
     [
         (("two-layer", "--width", 4, "--ratio", 2), "either --width W or --ratio R"),
-        (("two-layer", "--ratio", -1), "the ratio p / (d n) must be a positive number, got -1"),
+        (("two-layer", "--ratio", -1), "the ratio p / (d n) is -1.0; valid: a positive number"),
         (("two-layer", "--width", 0), "width is 0; valid: a whole number"),
         (("two-layer", "--option", "depth=3"), "two-layer has no setting depth; valid: "),
         (("two-layer", "--loss", "hinge"), "unknown loss 'hinge'; valid: cross-entropy, logistic, square"),
         (("two-layer", "--loss", "logistic"), "logistic loss takes one output"),
         (("two-layer", "--step-size", 1e4), "diverged with step size 10000"),
-        (("resnet", "--data", "sphere"), "resnet takes pictures, and these data are none"),
+        (("resnet", "--data", "sphere"), "resnet takes images, and these data are not"),
         (("vit", "--data", "mnist"), "unknown data set 'mnist'"),
         (("vit", "--option", "patch=3"), "patch is 3; valid: a divisor of 8"),
     ],

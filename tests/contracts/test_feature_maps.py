@@ -6,18 +6,21 @@ import torch
 from exhume import activations
 from exhume.errors import InputError
 from exhume.features import (
-    CountedFeatures,
     DenseMatrix,
     FirstLayerMap,
     GaussianMatrix,
     ModuleFeatureMap,
+    OneLayerFeatures,
+    PassCounter,
     RandomFeatureMap,
+    Saveable,
+    TrainedBody,
 )
-from exhume.features.both_ends import BothEnds
-from exhume.features.gaussian import BLOCK_ROWS
-from exhume.features.reduced import reduced
+from exhume.features.endpoints import BothEnds
+from exhume.features.in_subspace import ReducedBody, reduced
+from exhume.features.matrix import BLOCK_ROWS
 from exhume.networks import TwoLayer
-from exhume.target import Target, fastest
+from exhume.target.target import Target, fastest
 
 DIM, ROWS = 6, 4
 
@@ -87,7 +90,7 @@ def dense_jacobian(feature_map, inputs):
 def test_jvp_and_vjp_match_finite_differences(feature_map, inputs):
     jacobian = dense_jacobian(feature_map, inputs)
     at = feature_map.linearise(inputs)
-    assert torch.equal(at.features, feature_map.forward(inputs))
+    torch.testing.assert_close(at.features, feature_map.forward(inputs))
     generator = torch.Generator().manual_seed(1)
     directions = torch.randn((ROWS, DIM), generator=generator, dtype=torch.float64)
     cotangents = torch.randn((ROWS, feature_map.num_features), generator=generator, dtype=torch.float64)
@@ -130,11 +133,55 @@ def test_rows_of_the_wrong_length_are_refused(feature_map):
 
 
 def test_passes_are_counted_by_rows_in_every_precision(feature_map, inputs):
-    counted = CountedFeatures.open(feature_map, unit_rows=2 * ROWS)
+    counted = feature_map.with_counter(PassCounter())
     at = counted.linearise(inputs)
     at.vjp(at.jvp(inputs))
     counted.with_dtype(torch.float32).forward(inputs)
-    assert counted.ledger.passes == 2.0
+    # A reduced module computes in all 9 dimensions of its inputs, and features at both ends are two maps.
+    inputs_computed = {ReducedBody: 9, BothEnds: 2 * DIM}.get(type(feature_map), DIM)
+    assert counted.counter.work == 4 * ROWS * feature_map.num_features * inputs_computed
+    assert feature_map.counter is not counted.counter
+
+
+def test_weighted_products_are_those_of_single_samples_summed(feature_map, inputs):
+    at, count = feature_map.linearise(inputs), ROWS - 1
+    generator = torch.Generator().manual_seed(2)
+    weights, change, directions, cotangents = (
+        torch.randn(shape, generator=generator, dtype=torch.float64)
+        for shape in ((ROWS, 3), (count, 3), (ROWS, DIM), (3, feature_map.num_features))
+    )
+    torch.testing.assert_close(at.weighted_jvp(weights, directions), weights.T @ at.jvp(directions))
+    torch.testing.assert_close(at.weighted_vjp(weights, cotangents), at.vjp(weights @ cotangents))
+    combined = weights.T @ at.jvp(directions) + change.T @ at.features[:count]
+    image, moments = at.normal_product(weights, directions, change)
+    torch.testing.assert_close(image, at.vjp(weights @ combined))
+    torch.testing.assert_close(moments, at.features[:count] @ combined.T)
+
+
+@pytest.mark.parametrize("rows", [slice(2, 6), torch.tensor([5, 0, 3])])
+def test_a_subset_has_some_of_the_features_and_counts_in_the_same_counter(feature_map, inputs, rows):
+    if feature_map.num_features < 6:
+        pytest.skip("too few features")
+    part = feature_map.subset(rows)
+    torch.testing.assert_close(part.forward(inputs), feature_map.forward(inputs)[:, rows])
+    assert part.num_features == len(torch.arange(feature_map.num_features)[rows])
+    assert part.counter is feature_map.counter
+
+
+def test_what_a_map_can_do_shows_in_its_type():
+    kinds = {name: build() for name, build in MAPS.items()}
+    one_layer = {name for name, each in kinds.items() if isinstance(each, OneLayerFeatures)}
+    trained = {name for name, each in kinds.items() if isinstance(each, TrainedBody)}
+    saveable = {name for name, each in kinds.items() if isinstance(each, Saveable)}
+    assert one_layer == {name for name in MAPS if "random" in name or "first-layer" in name}
+    assert trained == {name for name in MAPS if "module" in name or "first-layer" in name}
+    assert saveable == set(MAPS) - {"reduced-module", "both-ends"}
+
+
+def test_a_target_whose_features_no_file_describes_is_not_saved(tmp_path):
+    feature_map = MAPS["both-ends"]()
+    with pytest.raises(InputError, match="cannot be saved"):
+        Target(feature_map, torch.ones(feature_map.num_features)).save(tmp_path)
 
 
 def test_inactive_relus_get_the_slope_asked_for_and_only_they(inputs):

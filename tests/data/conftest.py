@@ -1,4 +1,4 @@
-"""What the data tests share: small files in the official formats."""
+"""Fixtures of the data tests: small files in the official formats."""
 
 from __future__ import annotations
 

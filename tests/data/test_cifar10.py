@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,95 +130,3 @@ def test_label_beyond_nine_is_refused(small_cifar: Path, cifar_records: Records)
     cifar_records([6, 9, 10]).tofile(small_cifar / "cifar-10-batches-bin" / "data_batch_1.bin")
     with pytest.raises(DataError, match=r"data_batch_1\.bin: record 2 has label 10"):
         load("cifar10", per_class=1, home=small_cifar)
-
-
-def test_damaged_class_names_are_refused(small_cifar: Path) -> None:
-    (small_cifar / "cifar-10-batches-bin" / "batches.meta.txt").write_text("frog\ntruck\n")
-    with pytest.raises(DataError, match=r"batches\.meta\.txt names 2 classes"):
-        load("cifar10", home=small_cifar)
-
-
-def python_two_pickle(labels: list[int], pixels: np.ndarray) -> bytes:
-    """A batch as Python 2 and the numpy of 2009 wrote it: protocol 2, byte strings, the old module names."""
-
-    def text(value: bytes) -> bytes:
-        return b"T" + struct.pack("<i", len(value)) + value
-
-    def integer(value: int) -> bytes:
-        return b"J" + struct.pack("<i", value)
-
-    dtype = b"cnumpy\ndtype\n" + text(b"u1") + integer(0) + integer(1) + b"\x87R"
-    dtype += b"(" + integer(3) + text(b"|") + b"NNN" + integer(-1) + integer(-1) + integer(0) + b"tb"
-    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n" + integer(0) + b"\x85" + text(b"b") + b"\x87R"
-    shape = integer(pixels.shape[0]) + integer(pixels.shape[1]) + b"\x86"
-    array += b"(" + integer(1) + shape + dtype + b"\x89" + text(pixels.tobytes()) + b"tb"
-    numbers = b"](" + b"".join(integer(label) for label in labels) + b"e"
-    return b"\x80\x02}(" + text(b"data") + array + text(b"labels") + numbers + b"u."
-
-
-@pytest.fixture
-def python_batch(tmp_path: Path, cifar_records: Records) -> Path:
-    """The path of a Python batch that equals the first of `small_cifar`; its home is two folders up."""
-    records = cifar_records([*range(10), *range(10)], seed=1)
-    path = tmp_path / "py" / "cifar-10-batches-py" / "data_batch_1"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(python_two_pickle(records[:, 0].tolist(), records[:, 1:]))
-    return path
-
-
-def test_python_batches_give_what_binary_batches_give(small_cifar: Path, python_batch: Path) -> None:
-    binary, python = (load("cifar10", per_class=1, home=home) for home in (small_cifar, python_batch.parents[1]))
-    assert torch.equal(binary.inputs, python.inputs)
-    assert torch.equal(binary.non_members, python.non_members)
-    assert torch.equal(binary.labels, python.labels)
-
-
-def test_python_three_pickles_are_read_too(python_batch: Path, cifar_records: Records) -> None:
-    expected = load("cifar10", per_class=1, home=python_batch.parents[1])
-    records = cifar_records([*range(10), *range(10)], seed=1)
-    python_batch.write_bytes(pickle.dumps({b"labels": records[:, 0].tolist(), b"data": records[:, 1:]}, protocol=4))
-    assert torch.equal(load("cifar10", per_class=1, home=python_batch.parents[1]).inputs, expected.inputs)
-
-
-class Malicious:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, witness: Path) -> None:
-        self.witness = witness
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.mkdir, (str(self.witness),)
-
-
-def test_malicious_pickle_is_refused_before_it_runs(python_batch: Path, tmp_path: Path) -> None:
-    witness = tmp_path / "witness"
-    python_batch.write_bytes(pickle.dumps({b"data": Malicious(witness), b"labels": [0]}))
-    with pytest.raises(DataError, match=r"data_batch_1 wants to load posix\.mkdir.*can run code"):
-        load("cifar10", home=python_batch.parents[1])
-    assert not witness.exists()
-
-
-@pytest.mark.parametrize("keep", [0, 1, 100, 40_000])
-def test_truncated_python_batch_is_named(python_batch: Path, keep: int) -> None:
-    python_batch.write_bytes(python_batch.read_bytes()[:keep])
-    with pytest.raises(DataError, match="data_batch_1"):
-        load("cifar10", home=python_batch.parents[1])
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {b"labels": [6, 9], b"data": np.zeros((2, 3071), dtype=np.uint8)},
-        {b"labels": [6, 9], b"data": np.zeros((2, 3072))},
-        {b"labels": [6.5, 9.0], b"data": np.zeros((2, 3072), dtype=np.uint8)},
-        {b"labels": [6, 12], b"data": np.zeros((2, 3072), dtype=np.uint8)},
-        {b"labels": [6, -1], b"data": np.zeros((2, 3072), dtype=np.uint8)},
-        {b"labels": [], b"data": np.zeros((0, 3072), dtype=np.uint8)},
-        {b"data": np.zeros((2, 3072), dtype=np.uint8)},
-        [1, 2, 3],
-    ],
-)
-def test_python_batch_with_wrong_content_is_refused(python_batch: Path, content: object) -> None:
-    python_batch.write_bytes(pickle.dumps(content, protocol=4))
-    with pytest.raises(DataError, match="data_batch_1"):
-        load("cifar10", per_class=1, home=python_batch.parents[1])

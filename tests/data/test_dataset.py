@@ -7,7 +7,8 @@ import json
 import pytest
 import torch
 
-from exhume.data.dataset import Dataset, PictureFormat, rescale_rows, standardise
+from exhume.data.dataset import Dataset
+from exhume.data.formats import PictureFormat, rescale_rows, standardise
 from exhume.errors import InputError
 
 FORMATS = [
@@ -44,7 +45,7 @@ def test_picture_format_survives_json(picture: PictureFormat) -> None:
 
 @pytest.mark.parametrize("value", [{}, {"shape": [1, 2], "mean": [0], "std": [1]}, {"shape": 3, "mean": 0, "std": 1}])
 def test_broken_picture_json_is_refused(value: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="picture format"):
+    with pytest.raises(InputError, match="shape"):
         PictureFormat.from_json(value)
 
 
@@ -117,16 +118,58 @@ def test_dataset_knows_its_size() -> None:
     ("field", "value", "message"),
     [
         ("inputs", torch.zeros(3), r"inputs of shape \(3,\)"),
-        ("inputs", torch.zeros(0, 4), "at least 1"),
+        ("inputs", torch.zeros(0, 4), r"labels of shape \(3,\) for 0 samples"),
+        ("inputs", torch.zeros(3, 0), "d at least 1"),
         ("inputs", torch.zeros(3, 4, dtype=torch.float64), "float64"),
-        ("inputs", torch.full((3, 4), float("nan")), "inputs hold NaN"),
+        ("inputs", torch.full((3, 4), float("nan")), "in inputs are NaN"),
         ("labels", torch.ones(2), r"labels of shape \(2,\)"),
         ("labels", torch.ones(3, dtype=torch.int64), "int64"),
-        ("labels", torch.tensor([1.0, float("inf"), 0.0]), "labels hold NaN"),
+        ("labels", torch.tensor([1.0, float("inf"), 0.0]), "in labels are NaN"),
         ("non_members", torch.zeros(2, 5), "non_members"),
+        ("non_member_labels", torch.ones(2), r"non_member_labels of shape \(2,\) for 0 samples"),
         ("picture", PictureFormat((1, 2, 3)), "dimension 4"),
     ],
 )
 def test_inconsistent_dataset_is_refused(field: str, value: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Dataset(**{**GOOD, field: value})
+
+
+ROWS = torch.arange(24).reshape(4, 6) / 24
+
+
+def test_what_is_not_given_has_no_rows() -> None:
+    data = Dataset.of(ROWS.reshape(4, 2, 3))
+    assert torch.equal(data.inputs, ROWS)
+    assert (len(data.labels), len(data.non_members), data.is_labelled) == (0, 0, False)
+    held_out = Dataset.of(None, None, ROWS, [0, 1, 2, 0])
+    assert (held_out.num_samples, held_out.input_dim) == (0, 6)
+    assert held_out.non_member_labels.tolist() == [0, 1, 2, 0]
+
+
+def test_classes_by_number_become_rows_for_several_outputs() -> None:
+    data = Dataset.of(ROWS, torch.tensor([2, 0, 1, 1]))
+    assert data.fitted_to(6, 3).labels.tolist()[0] == [0, 0, 1]
+    assert data.fitted_to(6, 1).labels.tolist() == [2, 0, 1, 1]
+    with pytest.raises(InputError, match="classes 0 to 1"):
+        data.fitted_to(6, 2)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "message"),
+    [
+        (ROWS[:, :5], None, "samples of 5 numbers, the model takes 6"),
+        (ROWS * torch.nan, None, "in inputs are NaN"),
+        (torch.cat((ROWS, torch.zeros(1, 6))), None, "row of zeros"),
+        (ROWS, torch.ones(3), r"labels of shape \(3,\) for 4 samples"),
+        (ROWS, torch.ones(4, 2), "do not fit a model of 1 outputs"),
+        (None, torch.ones(3), "neither inputs nor non_members"),
+        (None, None, "neither inputs nor non_members"),
+        (ROWS[0], None, "a row a sample"),
+        (ROWS[:0], None, "at least one sample"),
+        ("no array", None, "no array of numbers"),
+    ],
+)
+def test_data_that_do_not_fit_a_model_are_refused(inputs: object, labels: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Dataset.of(inputs, labels).fitted_to(6, 1)

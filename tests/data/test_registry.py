@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 
 import exhume.data
 from exhume.data import available, data_home, load, options_of
+from exhume.data.registry import SOURCES
 from exhume.errors import DataError, InputError
 
 NAMES = ["sphere", "digits", "cifar10", "tiny-imagenet", "folder", "arrays", "table", "diabetes", "breast-cancer"]
@@ -17,7 +17,7 @@ NAMES = ["sphere", "digits", "cifar10", "tiny-imagenet", "folder", "arrays", "ta
 def test_every_name_is_its_source_and_has_a_documented_loader() -> None:
     assert [info.name for info in available()] == NAMES
     for name in NAMES:
-        source = importlib.import_module(f"exhume.data.{name.replace('-', '_')}").SOURCE
+        source = SOURCES[name]
         assert source.name == name
         for option in source.load.__code__.co_varnames[: source.load.__code__.co_argcount]:
             assert f"{option}:" in source.load.__doc__, f"{name}: {option} is not documented"
@@ -30,7 +30,7 @@ def test_unknown_name_lists_the_valid_ones() -> None:
 
 
 def test_unknown_option_lists_the_valid_ones() -> None:
-    with pytest.raises(InputError, match=r"no option 'n'.*dim, samples, labels, subspace_dim, seed"):
+    with pytest.raises(InputError, match=r"unexpected keyword argument 'n'.*dim, samples, labels, subspace_dim, seed"):
         load("sphere", n=3)
     assert options_of("sphere") == ("dim", "samples", "labels", "subspace_dim", "seed")
 

@@ -15,9 +15,9 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import exhume
 from exhume.data import Column, Dataset, TableFormat, load
-from exhume.data.table_file import MOST_BYTES, read_table
+from exhume.data.user.csv import MOST_BYTES, read_table
 from exhume.errors import DataError, ExhumeError, InputError
-from exhume.records import as_records
+from exhume.scoring.records import as_records
 
 TEXT = "age (years),weight [kg],level,risk\n31,70.5,0.125,low\n45,81.2,0.5,high\n28,64,1.25,low\n60,90.1,0.75,high\n"
 
@@ -258,7 +258,7 @@ def test_impossible_decimals_are_refused(decimals: object) -> None:
         TableFormat.from_json(value)
 
 
-@pytest.mark.parametrize("value", [{}, {"columns": 3}, {"columns": [3]}, {"columns": []}, {"columns": [{"name": "a"}]}])
+@pytest.mark.parametrize("value", [{}, {"columns": 3}, {"columns": [3]}, {"columns": []}, {"columns": [{"unit": "a"}]}])
 def test_what_is_no_format_is_refused(value: dict[str, object]) -> None:
     with pytest.raises(InputError):
         TableFormat.from_json(value)

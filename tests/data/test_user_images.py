@@ -117,5 +117,5 @@ def test_too_few_images_and_wrong_options_are_named(classed: Path) -> None:
         load("folder", path=classed, classes="birds")
     with pytest.raises(InputError, match="channels is 2"):
         load("folder", path=classed, channels=2)
-    with pytest.raises(InputError, match="needs the option 'path'"):
+    with pytest.raises(InputError, match="missing a required argument: 'path'"):
         load("folder")

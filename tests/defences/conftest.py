@@ -6,8 +6,8 @@ from torch import nn
 
 from exhume import data
 from exhume.defences import Release
-from exhume.knowledge import Knowledge
-from exhume.target import Target
+from exhume.target.knowledge import Knowledge
+from exhume.target.target import Target
 from exhume.victims import RandomFeatures
 
 DIM, SAMPLES, WIDTH = 10, 3, 300
@@ -19,7 +19,8 @@ def random_features_release(labels="real") -> Release:
     values = [each.labels if labels == "real" else each.labels.sign() for each in (training, held_out)]
     victim = RandomFeatures(num_features=WIDTH, seed=0).fit(training.inputs, values[0])
     knowledge = Knowledge(num_samples=SAMPLES)
-    return Release(victim.target(knowledge=knowledge), training.inputs, values[0], held_out.inputs, values[1], seed=5)
+    owned = data.Dataset.of(training.inputs, values[0], held_out.inputs, values[1])
+    return Release(victim.target(knowledge=knowledge), owned, seed=5)
 
 
 def network_release(initial="known") -> Release:
@@ -44,7 +45,7 @@ def network_release(initial="known") -> Release:
         input_shape=(1, 4, 4),
         knowledge=Knowledge(num_samples=SAMPLES),
     )
-    return Release(target, inputs[:3], labels[:3], inputs[3:], labels[3:], seed=5)
+    return Release(target, data.Dataset.of(inputs[:3], labels[:3], inputs[3:], labels[3:]), seed=5)
 
 
 @pytest.fixture(scope="session")

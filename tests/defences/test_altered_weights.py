@@ -1,13 +1,14 @@
-"""Noise, rounding, pruning and fewer coordinates do to the weights what they say, and nothing else."""
+"""Noise, rounding, pruning and fewer coordinates change the weights as documented, and nothing else."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
+from exhume.data import Dataset
 from exhume.defences import Coordinates, Noise, Pruning, Release, Rounding
-from exhume.defences.altering import trained_head
-from exhume.defences.rounding import to_int8
+from exhume.defences.altered import trained_head
+from exhume.defences.on_the_head import to_int8
 from exhume.errors import InputError
 from exhume.victims.pruning import magnitude
 
@@ -46,7 +47,7 @@ def test_every_weight_of_a_network_is_rounded(net_release):
     before, after = net_release.target, only(Rounding(("float16",)), net_release).target
     for name, weight in before.model.module.named_parameters():
         assert torch.equal(after.model.module.get_parameter(name), weight.half().float())
-    inputs = net_release.inputs
+    inputs = net_release.dataset.inputs
     assert not torch.equal(after.features.forward(inputs), before.features.forward(inputs))
     head = after.model.module.get_parameter("3.weight")
     torch.testing.assert_close(trained_head(after)[:, :180], head)
@@ -86,21 +87,22 @@ def test_a_pruned_network_keeps_its_bias_and_outputs_what_its_head_says(net_rele
     assert int((module.get_parameter("3.weight") != 0).any(0).sum()) == 90
     assert torch.equal(module.get_parameter("3.bias"), net_release.target.model.module.get_parameter("3.bias"))
     with torch.no_grad():
-        outputs = module(net_release.inputs.reshape(-1, 1, 4, 4))
-    torch.testing.assert_close(pruned.outputs(net_release.inputs), outputs, atol=1e-5, rtol=1e-4)
+        outputs = module(net_release.dataset.inputs.reshape(-1, 1, 4, 4))
+    torch.testing.assert_close(pruned.outputs(net_release.dataset.inputs), outputs, atol=1e-5, rtol=1e-4)
 
 
 def test_a_network_without_a_known_bias_outputs_it_all_the_same(forgotten_release):
     with torch.no_grad():
-        outputs = forgotten_release.target.model.module(forgotten_release.inputs.reshape(-1, 1, 4, 4))
-    torch.testing.assert_close(forgotten_release.outputs(forgotten_release.inputs), outputs, atol=1e-5, rtol=1e-4)
+        outputs = forgotten_release.target.model.module(forgotten_release.dataset.inputs.reshape(-1, 1, 4, 4))
+    found = forgotten_release.outputs(forgotten_release.dataset.inputs)
+    torch.testing.assert_close(found, outputs, atol=1e-5, rtol=1e-4)
 
 
 def test_fewer_coordinates_are_nested_and_fit_the_labels_anew(release):
     half, quarter = (variant.release for variant in Coordinates((0.5, 0.25)).variants(release))
     assert set(quarter.target.surviving.tolist()) < set(half.target.surviving.tolist())
-    wanted = release.labels if release.labels.is_floating_point() else torch.eye(3)[release.labels]
-    outputs = half.outputs(release.inputs)
+    wanted = release.dataset.labels  # of classes one-hot rows
+    outputs = half.outputs(release.dataset.inputs)
     torch.testing.assert_close(outputs, wanted.reshape(outputs.shape).to(outputs), atol=1e-3, rtol=1e-3)
 
 
@@ -116,10 +118,10 @@ def test_shares_of_coordinates_straddle_the_wall(features_release):
 
 
 def test_labels_that_do_not_fit_are_refused(features_release):
-    with pytest.raises(InputError, match="do not fit 3 inputs"):
-        replace(features_release, labels=torch.ones(4))
-    with pytest.raises(InputError, match="rows of 10 numbers"):
-        replace(features_release, inputs=torch.ones(3, 4))
+    with pytest.raises(InputError, match=r"labels of shape \(3, 2\) do not fit"):
+        replace(features_release, dataset=replace(features_release.dataset, labels=torch.ones(3, 2)))
+    with pytest.raises(InputError, match="samples of 4 numbers, the model takes 10"):
+        replace(features_release, dataset=Dataset.of(torch.ones(3, 4)))
 
 
 @pytest.mark.parametrize(

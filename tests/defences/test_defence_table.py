@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from exhume.defences import Outcome, Utility, table, where_recovery_ends
-from exhume.defences.labels import error_of, kind_of
 from exhume.errors import InputError
+from exhume.support.labels import error_of, kind_of
 
 
 def outcome(defence, setting, strength, recovered, **values):
@@ -21,9 +21,11 @@ PLAIN = outcome("none", "as it is", 0.0, 10, train=0.0, held_out=0.1)
 def test_columns_are_aligned_and_reasons_are_told():
     refused = outcome("ridge", "ridge 1", 1.0, None, verdict=None, reason="needs the training inputs")
     lines = table([PLAIN, outcome("noise", "noise 10%", 0.1, 5), refused]).splitlines()
-    assert {line.index(word) for line, word in zip(lines[1:], ("10 of 10", "5 of 10"), strict=False)} == {21, 22}
-    assert lines[0].index("setting") == lines[2].index("noise 10%") == lines[3].index("ridge 1")
-    assert lines[3].endswith("not run: needs the training inputs")
+    header, _, plain, noise, ridge = lines
+    assert plain.index("10 of 10") + 1 == noise.index("5 of 10")
+    assert header.index("setting") == noise.index("noise 10%") == ridge.index("ridge 1")
+    assert header.index("verdict") == plain.index("exact")
+    assert ridge.endswith("not run: needs the training inputs")
 
 
 def test_recovery_ends_at_the_weakest_setting_from_which_on_nothing_comes_back():
@@ -34,7 +36,7 @@ def test_recovery_ends_at_the_weakest_setting_from_which_on_nothing_comes_back()
         outcome("noise", "noise 100%", 1.0, 0),
     ]
     said = where_recovery_ends([PLAIN, *family])
-    assert said["none"] == "As it is: 10 of 10 samples come back."
+    assert said["none"] == "Undefended: 10 of 10 samples recovered."
     assert said["noise"] == (
         "Noise: recovery ends at noise 30% (training error 0 to 0.1, held-out error 0.1 to 0.2). "
         "There are 3 weights for each unknown: a better attack may exist."
@@ -52,7 +54,7 @@ def test_below_the_wall_it_is_said_that_the_weights_do_not_determine_the_samples
     ("recovered", "words"),
     [
         ((10, 10), "every setting up to b leaves all samples recoverable"),
-        ((10, 3), "does not end recovery; the fewest samples come back at b, 3 of 10"),
+        ((10, 3), "does not end recovery; the fewest samples are recovered at b, 3 of 10"),
         ((None, None), "not measured (too large)"),
     ],
 )
@@ -67,7 +69,7 @@ def test_a_family_that_does_not_end_recovery_says_so(recovered, words):
 
 def test_an_attack_that_fails_on_the_model_as_it_is_proves_nothing():
     failed = outcome("none", "as it is", 0.0, 2, verdict="failed")
-    assert "a larger budget may find more" in where_recovery_ends([failed])["none"]
+    assert "A larger budget may recover more" in where_recovery_ends([failed])["none"]
     nothing = outcome("none", "as it is", 0.0, 0)
     said = where_recovery_ends([nothing, outcome("noise", "noise 1%", 0.01, 0)])
     assert "nothing to end" in said["noise"]

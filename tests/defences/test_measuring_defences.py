@@ -1,4 +1,4 @@
-"""Measuring: the attack on every copy, judged afterwards, with reasons instead of errors."""
+"""Defences are measured by attacking every altered copy; a copy that cannot be attacked gets a reason, not an error."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import torch
 
 from exhume.attacks import Exact, build
 from exhume.defences import DEFENCES, Defence, Noise, Outcome, Pruning, Release, Ridge, Rounding, Setting, measure
-from exhume.defences.registry import chosen
+from exhume.defences.measuring import chosen
 from exhume.errors import InputError
 
 BUDGET = 1_500
@@ -57,7 +57,7 @@ def test_an_exact_verdict_on_an_altered_copy_is_never_wrong(outcomes):
     assert all(each.error < 1e-3 for each in claims)
 
 
-def test_without_the_truth_copies_are_compared_with_what_the_attack_vouches_for(features_release, outcomes):
+def test_without_the_truth_copies_are_compared_with_the_certified_samples(features_release, outcomes):
     bare = Release(features_release.target, seed=features_release.seed)
     found = measure(bare, Exact(max_starts=3), families=[Noise((1e-3,)), "ridge"], max_passes=BUDGET)
     assert [each.recovered for each in found[:2]] == [3, 3]
@@ -81,7 +81,7 @@ def test_kept_outcomes_are_not_measured_again_unless_something_changed(features_
     first = measure(features_release, Exact(max_starts=2), **options)
     result = build("exact")(features_release.target, max_passes=600)
     calls = []
-    monkeypatch.setattr(Exact, "run", lambda self, problem: calls.append(self) or pytest.fail("attacked again"))
+    monkeypatch.setattr(Exact, "run", lambda self, *given: calls.append(self) or pytest.fail("attacked again"))
     again = measure(features_release, Exact(max_starts=2), undefended=result, **options)
     assert again[1] == first[1]
     with pytest.raises(pytest.fail.Exception):
@@ -92,8 +92,17 @@ def test_kept_outcomes_are_not_measured_again_unless_something_changed(features_
 def test_what_the_attack_refuses_is_a_reason(features_release):
     told = replace(features_release, target=features_release.target.assuming(num_samples=None))
     found = measure(told, build("descent"), families=[Noise((0.1,))], max_passes=10)
-    assert all("must be told how many samples" in each.reason for each in found)
+    assert all("needs the number of samples" in each.reason for each in found)
     assert found[1].utility.training_error is not None
+
+
+def test_a_result_that_cannot_be_scored_is_a_reason(features_release):
+    result = build("exact")(features_release.target, max_passes=BUDGET)
+    diverged = replace(result, samples=torch.full_like(result.samples, math.nan))
+    (outcome,) = measure(features_release, Exact(), families=[], undefended=diverged)
+    assert "NaN" in outcome.reason
+    assert outcome.recovered is None
+    assert outcome.utility.training_error is not None
 
 
 def test_outcomes_are_reported_as_they_come_and_survive_json(features_release, outcomes):
@@ -113,7 +122,7 @@ def test_an_unknown_defence_is_refused_before_anything_runs(features_release):
 def test_the_attack_is_given_the_target_and_nothing_of_the_truth(features_release, monkeypatch):
     seen = []
     run = Exact.run
-    monkeypatch.setattr(Exact, "run", lambda self, problem: seen.append(problem) or run(self, problem))
+    monkeypatch.setattr(Exact, "run", lambda self, *given: seen.append(given[0]) or run(self, *given))
     measure(features_release, Exact(max_starts=1), families=["samples"], max_passes=20)
     assert [problem.num_samples for problem in seen] == [3, 6, 9, 15]
     for problem in seen:

@@ -1,4 +1,4 @@
-"""DP-SGD through opacus: the epsilon it reports, the fit without noise, and what is said where it cannot run."""
+"""DP-SGD through opacus: the reported epsilon, the fit without noise, and the reason given if it cannot run."""
 
 import importlib
 import math
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from exhume.defences import PrivateTraining, private
-from exhume.defences.altering import owner_initial_head, trained_head
+from exhume.defences.altered import owner_initial_head, trained_head
 from exhume.defences.private import train_privately
 
 pytest.importorskip("opacus")
@@ -25,7 +25,9 @@ def variant_of(release, epsilon):
 def test_the_epsilon_in_the_note_is_that_of_opacus_accountant(features_release, epsilon):
     note = variant_of(features_release, epsilon).note
     said = float(re.search(r"epsilon ([\d.]+) at delta 0.033", note).group(1))
-    sigma = private._noise_multiplier(epsilon, 1 / 30, 200)
+    sigma = importlib.import_module("opacus.accountants.utils").get_noise_multiplier(
+        target_epsilon=epsilon, target_delta=1 / 30, sample_rate=1.0, steps=200, accountant="rdp"
+    )
     accountant = importlib.import_module("opacus.accountants").RDPAccountant()
     accountant.history = [(sigma, 1.0, 200)]
     assert said == pytest.approx(accountant.get_epsilon(delta=1 / 30), rel=0.01)

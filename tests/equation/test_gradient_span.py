@@ -5,11 +5,13 @@ import torch
 from torch import nn
 
 from exhume import data
+from exhume.attacks.kkt import margin_coefficients
+from exhume.equation.gradient_span import GradientSpan
+from exhume.equation.parameters import count_equations
 from exhume.errors import InputError
 from exhume.features.smooth_relu import softplus
-from exhume.gradient_span import GradientSpan, count_equations, margin_coefficients
 from exhume.networks import MLP, ResNet, VisionTransformer
-from exhume.target import Target
+from exhume.target.target import Target
 from exhume.victims import RandomFeatures
 
 
@@ -57,7 +59,7 @@ def test_combination_is_that_of_dense_jacobians_at_the_point(target, network, in
         return torch.func.functional_call(network, point | chosen, (samples,))
 
     jacobians = torch.func.jacrev(outputs)({name: point[name] for name in names})  # (3, 2, *shape) each
-    for name, found, goal in zip(names, span.combination(samples, coefficients), span.goal, strict=True):
+    for name, found, goal in zip(names, span.combination(samples, coefficients), span.rhs, strict=True):
         expected = torch.einsum("mk,mk...->...", coefficients, jacobians[name])
         torch.testing.assert_close(found.detach(), expected)
         torch.testing.assert_close(goal, weights[name].detach() - initial[name])
@@ -77,7 +79,7 @@ def test_loss_is_normalised_and_its_gradients_are_right(target):
 def test_trained_weights_themselves_need_no_initial_ones(network):
     target = Target.last_layer(network, input_shape=(5,))
     span = GradientSpan(target, from_initial=False)
-    for goal, weight in zip(span.goal, network.parameters(), strict=True):
+    for goal, weight in zip(span.rhs, network.parameters(), strict=True):
         torch.testing.assert_close(goal, weight.detach())
     with pytest.raises(InputError, match="weights before training are needed"):
         GradientSpan(target)
@@ -106,7 +108,7 @@ def test_random_features_have_the_head_alone(prune):
     features = target.features.with_dtype(torch.float64).forward(samples.detach())
     torch.testing.assert_close(span.combination(samples, coefficients)[0], coefficients.T @ features)
     assert torch.autograd.gradcheck(span.loss, (samples, coefficients))
-    fitted = torch.linalg.lstsq(features.T, span.goal[0].T).solution
+    fitted = torch.linalg.lstsq(features.T, span.rhs[0].T).solution
     assert float(span.loss(samples, fitted).detach()) < 1e-8  # the weights are in float32
     with pytest.raises(InputError, match="only the head"):
         GradientSpan(target, "first")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from exhume.features import CountedFeatures, GaussianMatrix, RandomFeatureMap
+from exhume.features import GaussianMatrix, RandomFeatureMap
 from exhume.features.growing_basis import GrowingBasis
 
 DIM, WIDTH, COUNT = 60, 500, 4
@@ -11,7 +11,7 @@ DIM, WIDTH, COUNT = 60, 500, 4
 
 @pytest.fixture
 def features():
-    return CountedFeatures.open(RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=0), "relu"), COUNT)
+    return RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=0), "relu")
 
 
 def rows(count, seed=0):
@@ -46,10 +46,10 @@ def test_directions_that_are_there_already_are_not_added_again(features):
 
 
 def test_a_pass_inside_costs_the_share_of_the_dimensions_and_growth_one_over_the_new_rows(features):
-    ledger = features.ledger
+    counter = features.counter
     basis = GrowingBasis(features, rows(COUNT))
-    assert ledger.passes == pytest.approx(1.0)
+    assert counter.passes(COUNT, WIDTH, DIM) == pytest.approx(1.0)
     basis.renew(rows(COUNT), rows(2, seed=1))
-    assert ledger.passes == pytest.approx(1.5)
+    assert counter.passes(COUNT, WIDTH, DIM) == pytest.approx(1.5)
     basis.features.forward(basis.lower(rows(COUNT)))
-    assert ledger.passes == pytest.approx(1.5 + 6 / DIM)
+    assert counter.passes(COUNT, WIDTH, DIM) == pytest.approx(1.5 + 6 / DIM)

@@ -1,11 +1,10 @@
-"""Of a matrix that does not fit its budget what fits is kept, and the rest is drawn anew on every read."""
+"""If a matrix exceeds its budget, the rows that fit are kept, and the others are regenerated on every read."""
 
 import pytest
 import torch
 
 from exhume.features import GaussianMatrix, RandomFeatureMap
-from exhume.features.counted import CountedFeatures
-from exhume.features.partly_kept import PartlyKept, kept_as_it_fits
+from exhume.features.matrix import PartlyKept, kept_as_it_fits
 
 ROWS, COLUMNS = 5000, 10
 HALF_OF_IT = ROWS * COLUMNS * 4 // 2
@@ -25,13 +24,13 @@ def expected(**options):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Rows that were drawn, read by read."""
+    """The rows that each read generated."""
     rows = []
     generate = GaussianMatrix._generate
 
-    def watched(self, start, stop, room=None):
+    def watched(self, start, stop, buffer=None):
         rows.append(stop - start)
-        return generate(self, start, stop, room)
+        return generate(self, start, stop, buffer)
 
     monkeypatch.setattr(GaussianMatrix, "_generate", watched)
     return rows
@@ -84,11 +83,11 @@ def test_a_matrix_that_is_kept_anyway_stays_as_it_is():
     assert kept_as_it_fits(dense, torch.float16) is dense
 
 
-def test_a_map_computes_the_same_features_and_counts_in_the_same_ledger():
-    features = CountedFeatures.open(RandomFeatureMap(matrix_of(HALF_OF_IT), "relu"), 3)
+def test_a_map_computes_the_same_features_and_counts_in_the_same_counter():
+    features = RandomFeatureMap(matrix_of(HALF_OF_IT), "relu")
     kept = features.kept_as_it_fits()
     inputs = torch.randn(3, COLUMNS, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(kept.forward(inputs), features.forward(inputs))
-    assert features.ledger.passes == 2
+    torch.testing.assert_close(kept.forward(inputs), features.forward(inputs))
+    assert features.counter.passes(3, features.num_features, COLUMNS) == 2
     assert not kept.is_kept
-    assert kept.linearise(inputs).generates_anew
+    assert kept.linearise(inputs).generates_matrix

@@ -4,18 +4,18 @@ import pytest
 import torch
 from torch import nn
 
+from exhume.equation.span import Span
 from exhume.errors import InputError
-from exhume.features import CountedFeatures, FirstLayerMap, ModuleFeatureMap, Symmetry, list_heads
+from exhume.features import FirstLayerMap, ModuleFeatureMap, Symmetry, list_heads
 from exhume.networks import ResNet, TwoLayer, VisionTransformer
-from exhume.span import Span
-from exhume.target import fastest
+from exhume.target.target import fastest
 
 SHAPE = (2, 6, 6)
 DIM = 72
 
 
 class ConvNet(nn.Module):
-    """GELU, batch statistics, dropout and a biased head: what people have."""
+    """A typical user model: GELU, batch statistics, dropout and a head with a bias."""
 
     def __init__(self, dropout=0.5):
         super().__init__()
@@ -130,13 +130,14 @@ def test_little_memory_means_chunks_and_the_same_numbers(rows):
 
 def test_a_conjugate_gradient_iteration_runs_the_module_once_for_all_samples(rows):
     features = ModuleFeatureMap(ConvNet().eval(), None, SHAPE)
-    counted = CountedFeatures.open(features, unit_rows=5)
-    span = Span(counted, torch.randn((3, 7), generator=torch.Generator().manual_seed(3)))
+    span = Span(features, torch.randn((3, 7), generator=torch.Generator().manual_seed(3)))
     point = span.at(rows)
-    before, batches = counted.ledger.passes, []
+    features.counter.work, batches = 0, []
     features.module.register_forward_hook(lambda _module, args, _out: batches.append(args[0].shape[0]))
-    span.normal(point, rows)
-    assert counted.ledger.passes - before == 2  # one Jacobian product, one adjoint
+    span.adjoint(point, span.project(point, span.jacobian(point, rows)))
+    assert (
+        features.counter.passes(5, features.num_features, features.input_dim) == 2
+    )  # one Jacobian product, one adjoint
     assert batches == [5]  # the adjoint runs back through the graph of the point
 
 

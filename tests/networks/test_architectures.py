@@ -1,4 +1,4 @@
-"""What each architecture promises of its own: initial variances, map sizes, tokens, options."""
+"""Properties of single architectures: initial variances, map sizes, tokens, options."""
 
 import math
 

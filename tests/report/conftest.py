@@ -1,4 +1,4 @@
-"""What the tests of reports share: a report of real digits, one of records, and the way to change a part of one."""
+"""Fixtures of the tests of reports: a report of real digits, one of records, and a function to change a part of one."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import exhume.data
-from exhume.pixels import data_uri
 from exhume.report import Chart, Fact, Field, Level, Remedy, Report, Sample, Table, Verdict
+from exhume.support.images import data_uri
 
 _CURVE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 300" font-family="inherit" font-size="13">'
@@ -71,12 +71,12 @@ def full_report() -> Report:
             "9 of the 12 training samples can be read out of these weights.",
             (
                 "The weights pose 1,536 equations for 768 unknowns: more than enough.",
-                "The certificate vouches for 9 recovered samples; their expected error is below 15 %.",
+                "9 recovered samples are certified; their expected error is below 15 %.",
                 "Checked against the true training data: 11 of 12 are closer to a training sample than to any other.",
             ),
         ),
         facts=(
-            Fact("Recovered samples", "9 of 12", "vouched for by the certificate"),
+            Fact("Recovered samples", "9 of 12", "certified"),
             Fact("Weights per unknown", "2.0", "recovery is possible above 1"),
             Fact("Median expected error", "0.8 %", "relative to the sample's norm"),
             Fact("Attack took", "41 s", "1,204 passes"),

@@ -1,13 +1,17 @@
 """Subjects of reports with chosen certificates and scores, made without an attack."""
 
+from dataclasses import replace
+
 import torch
 
 from exhume import law
-from exhume.certificate import Certificate
-from exhume.knowledge import Knowledge
-from exhume.reconstruction import Reconstruction, Stop
+from exhume.data import Dataset
 from exhume.report.subject import Subject
-from exhume.scoring import score
+from exhume.results.certificate import Certificate
+from exhume.results.reconstruction import Reconstruction
+from exhume.results.stop import Stop
+from exhume.scoring.against_truth import score
+from exhume.target.knowledge import Knowledge
 
 ROWS, DIM = 4, 16
 TRUTH = torch.randn(ROWS, DIM, generator=torch.Generator().manual_seed(7))
@@ -40,14 +44,16 @@ def result_of(bars=(), verdict="failed", *, samples=TRUTH, stop=Stop.CONVERGED, 
     return Reconstruction(**values | changes)
 
 
-def subject_of(result, *, truth=None, forecast=ENOUGH, **changes):
+def subject_of(result, *, truth=None, forecast=ENOUGH, true_labels=None, picture=None, table=None, **changes):
     """A subject about it, scored if the truth is given."""
+    size = DIM if result is None else result.samples.shape[1]
+    data = Dataset.without_samples(size) if truth is None else Dataset.of(truth, true_labels)
     values = {
         "name": "a model",
         "result": result,
         "forecast": forecast,
         "input_shape": (DIM,),
-        "truth": truth,
+        "dataset": replace(data, picture=picture, table=table),
         "score": None if truth is None else score(result, truth),
     }
     return Subject(**values | changes)

@@ -1,19 +1,25 @@
-"""Charts are well-formed, take the page's colours, are the same each time, and run no name as markup."""
+"""Charts are well-formed, use the page's colours, are identical every time, and escape names."""
 
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from subjects import ENOUGH, ROWS, TOO_FEW, TRUTH, result_of
+from subjects import ENOUGH, ROWS, TRUTH, result_of
 
-from exhume.defences import Outcome
-from exhume.defences.outcome import Utility
+from exhume.defences import Outcome, Utility
 from exhume.law import forecast
-from exhume.report.charts import convergence_chart, error_bars_chart, law_chart
-from exhume.report.charts_of_many import defences_chart, sweep_error_chart, sweep_share_chart
-from exhume.report.svg import COLOURS
-from exhume.scoring import score
+from exhume.report.chart_style import COLOURS
+from exhume.report.charts import (
+    convergence_chart,
+    defences_chart,
+    error_bars_chart,
+    sweep_error_chart,
+    sweep_share_chart,
+)
+from exhume.report.law_chart import law_chart
+from exhume.report.unmix_charts import singular_values_chart, unmix_charts, zeros_chart
+from exhume.scoring.against_truth import score
 
 HOSTILE = "<script>alert(1)</script> & \"'$\\frac{1}$ \x00]]>"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -28,8 +34,19 @@ def outcomes(name="noise", costs=(0.1, 0.2, 0.3)):
 
 
 RESULT = result_of([1e-6, 1e-5, 1e-4, 0.2], "approximate")
+EVIDENCE = {
+    "rank": ROWS,
+    "fall": 5000.0,
+    "singular_values": [4.0, 3.0, 2.0, 1.0, 2e-4, 1e-4, 0.0],
+    "zero_shares": [0.3, 0.5, 0.4, 0.35],
+    "inactive_before": [1.0, 0.9, 1.0, 0.9],
+    "inactive_after": [1.0, 1.0, 1.0, 1.0],
+}
+UNMIXED = replace(RESULT, method="unmix", evidence=EVIDENCE)
 CHARTS = {
-    "law": lambda name: law_chart(ENOUGH, also=[(name, TOO_FEW)], name=name),
+    "singular values": lambda name: singular_values_chart(UNMIXED),
+    "zeros": lambda name: zeros_chart(UNMIXED),
+    "law": lambda name: law_chart(ENOUGH),
     "convergence": lambda name: convergence_chart({name: RESULT, "other": RESULT}),
     "error bars": lambda name: error_bars_chart(RESULT, score(RESULT, TRUTH)),
     "defences": lambda name: defences_chart(outcomes(name)),
@@ -81,8 +98,8 @@ def test_hostile_names_are_texts(make):
 
 
 def test_hostile_names_are_shown_as_they_are():
-    image = law_chart(ENOUGH, name="<b>$x$ & y").image
-    assert any((text.text or "").startswith("<b>$x$ & y: p/dn") for text in ET.fromstring(image).iter(f"{SVG}text"))
+    image = convergence_chart({"<b>$x$ & y": RESULT}).image
+    assert any(text.text == "<b>$x$ & y" for text in ET.fromstring(image).iter(f"{SVG}text"))
 
 
 def test_the_same_chart_is_drawn_the_same(make):
@@ -108,7 +125,8 @@ def test_the_law_names_the_zone_of_the_model_and_its_place(sizes):
     assert f"in the zone called {found.verdict}" in made.description
     texts = [text.text or "" for text in ET.fromstring(made.image).iter(f"{SVG}text")]
     assert any(text.startswith("this model: p/dn = ") for text in texts)
-    assert f"equations exceed unknowns: p = {found.smallest_parameters:,}" in texts
+    of_each = " of each sample" if found.binding == "per sample" else ""
+    assert f"equations exceed unknowns{of_each}: p = {found.smallest_parameters:,}" in texts
 
 
 def test_error_bars_stand_beside_measured_errors_only_where_the_truth_is_known():
@@ -159,3 +177,37 @@ def test_a_cost_that_is_the_same_for_all_is_passed_over():
         [replace(each, utility=Utility(0.0, None, index / 10)) for index, each in enumerate(outcomes())]
     )
     assert "relative change of the outputs of the altered model" in made.image
+
+
+def test_the_fall_of_singular_values_gives_the_number_of_samples_unless_it_was_given():
+    assert "Behind the first 4 they fall by a factor of 5,000" in singular_values_chart(UNMIXED).caption
+    flat = replace(UNMIXED, evidence=EVIDENCE | {"fall": 2.0})
+    assert "4 is the number of samples that was given" in singular_values_chart(flat).caption
+
+
+def test_zeros_are_compared_with_the_inputs_of_their_columns():
+    made = zeros_chart(UNMIXED)
+    assert "95 % of them before training and 100 % of them after training" in made.caption
+    assert "zero on 30 to 50 % of the neurons" in made.description
+
+
+def test_columns_that_are_missing_leave_zeros_without_inputs():
+    partial = {name: value for name, value in EVIDENCE.items() if not name.startswith("inactive")}
+    made = zeros_chart(replace(UNMIXED, evidence=partial | {"zero_shares": [0.4]}))
+    assert "Columns are missing" in made.caption
+    assert "inactive before training" not in made.image
+
+
+def test_charts_of_unmixing_are_for_unmixing_alone():
+    assert [each.title for each in unmix_charts(UNMIXED)] == [
+        "How many samples moved the first layer",
+        "Zeros of the columns, and the inputs that explain them",
+    ]
+    assert len(unmix_charts(replace(UNMIXED, evidence=EVIDENCE | {"zero_shares": []}))) == 1
+    subspace = {"rank": ROWS, "singular_values": [1.0, 0.5]}
+    assert unmix_charts(replace(RESULT, method="subspace", evidence=subspace)) == ()
+
+
+def test_missing_columns_are_not_drawn_as_a_residual():
+    lines = [len(re.findall("L ", convergence_chart({"unmix": each}).image)) for each in (UNMIXED, RESULT)]
+    assert lines[0] < lines[1]  # the end alone

@@ -1,4 +1,4 @@
-"""Tables of reports: what a cell shows, what it is sorted by, and a CSV file that a spreadsheet cannot run."""
+"""Tables of reports: cell texts, sort keys, and CSV files without spreadsheet formulas."""
 
 import csv
 import io
@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exhume.errors import InputError
-from exhume.report import Field, Level, Link, Report, Sample, Table, Verdict, grids
+from exhume.report import Field, Level, Link, Report, Sample, Table, Verdict
+from exhume.report import html_table as grids
 
 
 @pytest.mark.parametrize(

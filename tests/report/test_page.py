@@ -1,4 +1,4 @@
-"""The page of a report as text: hostile words stay words, nothing is fetched, what is empty is absent."""
+"""The page of a report as text: hostile input is escaped, nothing is fetched, empty sections are left out."""
 
 import base64
 import dataclasses

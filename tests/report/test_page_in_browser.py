@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from exhume.report import Report, page, svg
-from exhume.report.grids import NOTHING
+from exhume.report import Report, page
+from exhume.report import chart_style as svg
+from exhume.report.html_table import NOTHING
 
 _OPTIONS = [
     "--headless",

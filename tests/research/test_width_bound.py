@@ -17,8 +17,8 @@ from scipy.integrate import quad
 from exhume import activations, law
 from exhume.activations import Activation
 from exhume.errors import InputError
-from exhume.width_bound import WidthBound, log_net_size, sufficient_width
-from exhume.witness import Numbers, best_witness
+from exhume.research.separating_function import Numbers, best_separating_function
+from exhume.research.width_bound import WidthBound, log_net_size, sufficient_width
 
 SINE = Activation("sine", torch.sin, torch.cos, "odd")
 COSINE = Activation("cosine", torch.cos, lambda z: -torch.sin(z), "even")
@@ -59,9 +59,9 @@ def bernstein(width: int, logs: float, variance: float, summand: float) -> float
 
 @pytest.mark.parametrize("activation", ["tanh", "erf", "sigmoid", SINE, COSINE])
 @pytest.mark.parametrize(("cosine", "mass"), [(0.9, 3.0), (0.5, 1.0), (0.7, 40.0), (0.0, 5.0)])
-def test_the_witness_sees_the_sample_and_little_else(activation: str | Activation, cosine: float, mass: float) -> None:
+def test_the_function_sees_the_sample_and_little_else(activation: str | Activation, cosine: float, mass: float) -> None:
     act = activations.get(activation)
-    found = best_witness(act, 31, cosine, mass)
+    found = best_separating_function(act, 31, cosine, mass)
     assert np.linalg.norm(found.weights) == pytest.approx(1.0)
     polynomial = np.polynomial.Polynomial(found.weights * act.hermite(31).numpy())  # f
     other = np.abs(polynomial(np.linspace(-cosine, cosine, 20_001))).max()
@@ -69,9 +69,9 @@ def test_the_witness_sees_the_sample_and_little_else(activation: str | Activatio
     assert found.gap >= 0.98 * (polynomial(1.0) - mass * other)
 
 
-def test_the_witness_correlates_with_features_as_its_polynomial_says() -> None:
+def test_the_test_function_correlates_with_features_as_its_polynomial_says() -> None:
     act = activations.get("tanh")
-    found = best_witness(act, 15, 0.8, 3.0)
+    found = best_separating_function(act, 15, 0.8, 3.0)
     z, weights = np.polynomial.hermite_e.hermegauss(120)
     masses = np.outer(weights, weights) / (2.0 * math.pi)
     for cosine in (-0.7, 0.0, 0.4, 0.95):
@@ -84,7 +84,7 @@ def test_the_witness_correlates_with_features_as_its_polynomial_says() -> None:
 
 @pytest.mark.parametrize("limit", [0.5, 2.0, 6.0])
 def test_clipping_costs_no_more_than_said(limit: float) -> None:
-    found = best_witness(activations.get("tanh"), 15, 0.8, 3.0)
+    found = best_separating_function(activations.get("tanh"), 15, 0.8, 3.0)
 
     def over(z: float) -> float:
         return max(0.0, abs(float(found.values(np.array([z]))[0])) - limit) * normal_density(z)
@@ -125,9 +125,9 @@ def test_no_candidate_that_misses_a_sample_has_a_smaller_population_loss(
         assert coefficients @ kernel @ coefficients >= kappa
 
 
-def test_means_of_clipped_witness_times_feature_deviate_as_rarely_as_bernstein_says() -> None:
+def test_means_of_clipped_test_function_times_feature_deviate_as_rarely_as_bernstein_says() -> None:
     generator = np.random.default_rng(0)
-    found = best_witness(activations.get("tanh"), 15, 0.8, 3.0)
+    found = best_separating_function(activations.get("tanh"), 15, 0.8, 3.0)
     width, clip, trials, cosine = 60, 4.0, 20_000, 0.3
     z, other = generator.standard_normal((2, trials, width))
     clipped = np.clip(found.values(z), -clip, clip)
@@ -162,7 +162,7 @@ def test_the_parts_of_the_bound_add_up_to_the_proof(sizes: dict[str, Any]) -> No
     n, r, delta = bound.num_samples, bound.input_dim, bound.failure_probability
     slope = 1.0 if bound.activation == "tanh" else 2.0 / math.sqrt(math.pi)
     mass = (2 * n - 1) / bound.smallest_coefficient
-    found = best_witness(activations.get(bound.activation), bound.hermite_order, bound.cosine, mass)
+    found = best_separating_function(activations.get(bound.activation), bound.hermite_order, bound.cosine, mass)
     clip = bound.summand_bound
     net_logs = math.log(8.0 * n / delta) + bound.log_net_size
     deviation = bernstein(bound.width, net_logs, 1.0, clip)
@@ -219,8 +219,8 @@ def test_harder_problems_ask_no_smaller_width(sizes: dict[str, Any], factor: flo
 @settings(max_examples=10, deadline=None)
 def test_the_bound_lies_above_the_information_limit_and_hoeffding_above_bernstein(sizes: dict[str, Any]) -> None:
     bound = sufficient_width(**sizes)
-    limit = law.smallest_parameters(sizes["input_dim"], sizes["num_samples"], activation=sizes["activation"])
-    assert limit < bound.width <= bound.hoeffding_width * SLACK
+    limit = law.forecast(1, sizes["input_dim"], sizes["num_samples"], activation=sizes["activation"])
+    assert limit.smallest_parameters < bound.width <= bound.hoeffding_width * SLACK
 
 
 def test_a_known_subspace_takes_the_place_of_the_input_dimension() -> None:

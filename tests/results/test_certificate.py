@@ -1,16 +1,27 @@
 """The certificate's numbers against dense oracles."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from exhume import certificate, data
+from exhume import data
 from exhume.activations import Activation
+from exhume.equation.span import Span
 from exhume.features import GaussianMatrix, RandomFeatureMap
-from exhume.span import Span
+from exhume.results import certificate
+from exhume.results.certificate import Trust
+from exhume.results.stop import Stop
+from exhume.solvers import FixedNorm, FreeNorm
 
 DIM, SAMPLES, WIDTH = 6, 3, 200
+FREE = FreeNorm(DIM**0.5)
+
+
+def normal(span, point, directions):
+    """The Gauss-Newton operator J^T P J."""
+    return span.adjoint(point, span.project(point, span.jacobian(point, directions)))
 
 
 @pytest.fixture
@@ -25,53 +36,45 @@ def solved():
     span = Span(features, theta)
     point = span.at(rows)
     eye = torch.eye(SAMPLES * DIM, dtype=torch.float64).reshape(-1, SAMPLES, DIM)
-    dense = torch.stack([span.normal(point, direction).reshape(-1) for direction in eye])
+    dense = torch.stack([normal(span, point, direction).reshape(-1) for direction in eye])
     return span, point, dense
 
 
 def test_smallest_singular_value_is_that_of_the_dense_jacobian(solved):
     span, point, dense = solved
     expected = math.sqrt(float(torch.linalg.eigvalsh(dense)[0]))
-    assert certificate.Explored(span, point, False).smallest_singular_value() == pytest.approx(expected, rel=0.02)
+    assert certificate.NormalOperator(span, point, FREE).smallest_singular_value() == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.parametrize("norm_is_open", [False, True])
-def test_the_solves_alone_tell_the_smallest_singular_value_nearly(solved, monkeypatch, norm_is_open):
+@pytest.mark.parametrize("norms", [FREE, FixedNorm(DIM**0.5)])
+def test_the_solves_alone_tell_the_smallest_singular_value_nearly(solved, norms):
     span, point, _ = solved
-    exactly = certificate.Explored(span, point, norm_is_open).smallest_singular_value()
-    monkeypatch.setattr(certificate, "_DENSE", 0)
-    explored = certificate.Explored(span, point, norm_is_open)
-    certificate.predict_errors(explored, span, point, 150, seed=0)
-    monkeypatch.setattr(Span, "normal", None)  # no further pass
-    assert exactly * (1 - 1e-6) <= explored.smallest_singular_value() <= 1.1 * exactly
+    exactly = certificate.NormalOperator(span, point, norms).smallest_singular_value()
+    operator = certificate.NormalOperator(span, point, norms, certificate.Limits(dense=0))
+    certificate.predict_errors(operator, 150, seed=0)
+    work = span.features.counter.work
+    assert exactly * (1 - 1e-6) <= operator.smallest_singular_value() <= 1.1 * exactly
+    assert span.features.counter.work == work  # no further pass
 
 
-def test_predicted_errors_are_the_dense_covariance_and_the_step_left(solved, monkeypatch):
+def test_predicted_errors_are_the_dense_covariance_and_the_step_left(solved):
     span, point, dense = solved
-    monkeypatch.setattr(certificate, "_PROBE_COORDINATES", 6_000)
-    monkeypatch.setattr(certificate, "_SOLVE_TOLERANCE", 1e-8)
+    precise = certificate.Limits(probe_coordinates=6_000, solve_tolerance=1e-8)
     surplus = 150
     variance = float(point.residual.square().sum()) / surplus
     inverse = torch.linalg.inv(dense)
     traces = inverse.diagonal().reshape(SAMPLES, DIM).sum(1)
     left = (inverse @ span.gradient(point).reshape(-1)).reshape(SAMPLES, DIM).square().sum(1)
     expected = (left + variance * traces).sqrt() / math.sqrt(DIM)
-    explored = certificate.Explored(span, point, False)
-    predicted = torch.tensor(certificate.predict_errors(explored, span, point, surplus, seed=0), dtype=torch.float64)
+    operator = certificate.NormalOperator(span, point, FREE, precise)
+    predicted = torch.tensor(certificate.predict_errors(operator, surplus, seed=0), dtype=torch.float64)
     torch.testing.assert_close(predicted, expected, rtol=0.15, atol=0)
 
 
 def judge(solved, **changes):
     span, point, _ = solved
-    settings = {
-        "unknowns": 21,
-        "trusted": True,
-        "why_not": "It did not converge.",
-        "norm_is_open": False,
-        "precision": 1e-7,
-        "seed": 0,
-    }
-    return certificate.certify(span, point, **(settings | changes))
+    trust = Trust(Stop.CONVERGED, unknowns=21, norms=FREE, precision=1e-7)
+    return certificate.certify(span, point, replace(trust, **changes), seed=0)
 
 
 def test_noise_above_the_floor_is_approximate(solved):
@@ -96,9 +99,9 @@ def test_fewer_equations_than_unknowns_can_never_be_exact(solved):
     assert "Fewer equations than unknowns" in result.reason
 
 
-def test_minimum_that_the_attack_does_not_vouch_for_is_failed(solved):
-    result = judge(solved, trusted=False)
-    assert (result.verdict, result.reason) == ("failed", "It did not converge.")
+def test_a_minimum_that_is_not_trusted_is_failed(solved):
+    result = judge(solved, stop=Stop.STARTS_SPENT)
+    assert (result.verdict, result.reason) == ("failed", Stop.STARTS_SPENT.sentence)
 
 
 def test_directions_that_the_equations_leave_open_are_never_called_exact():
@@ -110,16 +113,7 @@ def test_directions_that_the_equations_leave_open_are_never_called_exact():
     theta = torch.randn((3, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64) @ phi
     span = Span(features, theta)
     mixed = training.inputs.double() + 0.3 * training.inputs.double().flip(0)
-    verdict = certificate.certify(
-        span,
-        span.at(mixed),
-        unknowns=40,
-        trusted=True,
-        why_not="",
-        norm_is_open=True,
-        precision=1e-7,
-        seed=0,
-    )
+    verdict = judge((span, span.at(mixed), None), unknowns=40, norms=FixedNorm(12**0.5))
     assert verdict.residual < 1e-7
     assert verdict.verdict == "failed"
     assert "open" in verdict.reason
@@ -146,3 +140,38 @@ def test_twins_with_parallel_coefficients_have_bars_as_wide_as_half_their_distan
         else:
             assert max(bars) < 1e-3
     assert certificate.mixing_errors(span.at(rows[2:])) == (0.0, 0.0)
+
+
+def several_outputs(num_features, num_outputs, num_samples, dim=20):
+    """An exact float64 ReLU equation with several outputs at its truth, and its trust."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn((num_samples, dim), generator=generator, dtype=torch.float64)
+    weights = torch.randn((num_outputs, num_samples), generator=generator, dtype=torch.float64)
+    features = RandomFeatureMap(GaussianMatrix(num_features, dim, seed=0), "relu", torch.float64)
+    span = Span(features, weights @ features.forward(rows))
+    unknowns = num_samples * (dim - 1 + num_outputs)
+    return span, span.at(rows), Trust(Stop.CONVERGED, unknowns=unknowns, norms=FixedNorm(dim**0.5), precision=1e-7)
+
+
+def test_a_sample_with_fewer_active_features_than_numbers_fails_whatever_the_number_of_outputs():
+    span, point, trust = several_outputs(num_features=36, num_outputs=5, num_samples=5)
+    active = (point.features > 0).sum(1)
+    result = certificate.certify(span, point, trust, seed=0)
+    assert result.equations > result.unknowns
+    assert (result.equations_per_sample, result.unknowns_per_sample) == (int(active.min()), 20)
+    assert active.min() <= 20
+    assert (result.verdict, result.determined) == ("failed", False)
+    assert f"give it {int(active.min())} equations only, for its 20 unknowns" in result.reason
+
+
+def test_samples_that_share_features_get_no_more_equations_from_one_than_there_are_outputs():
+    span, point, trust = several_outputs(num_features=80, num_outputs=2, num_samples=6)
+    shared = (point.features > 0).sum(0).clamp_max(2).sum()
+    result = certificate.certify(span, point, trust, seed=0)
+    assert result.equations_per_sample == math.ceil(float(shared) / 6) < int((point.features > 0).sum(1).min())
+
+
+def test_enough_active_features_for_every_sample_are_exact():
+    result = certificate.certify(*several_outputs(num_features=80, num_outputs=5, num_samples=5), seed=0)
+    assert (result.verdict, result.determined) == ("exact", True)
+    assert result.equations_per_sample > 20

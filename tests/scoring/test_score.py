@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import exhume
+from exhume import data
 from exhume.errors import InputError
-from exhume.scoring import score, score_samples
+from exhume.scoring.against_truth import score, score_samples
 
 
 def gaussian(*shape: int, seed: int = 0) -> Tensor:
@@ -298,3 +300,37 @@ def test_the_order_of_rows_and_of_the_truth_does_not_matter(seed: int, n: int, m
     pairs = {(match.truth_index, match.row) for match in here.matches}
     assert {(truth_order[match.truth_index], row_order[match.row]) for match in there.matches} == pairs
     assert (here.recovered, len(here.strays)) == (there.recovered, len(there.strays))
+
+
+def test_the_truth_may_have_the_shape_of_the_input() -> None:
+    truth, rows = gaussian(3, 16, seed=1).reshape(3, 1, 4, 4), gaussian(3, 16, seed=2)
+    others = gaussian(5, 16, seed=3).reshape(5, 1, 4, 4)
+    shaped = score_samples(rows, truth, non_members=others, known=truth[:1], features=lambda inputs: inputs @ rows.T)
+    flat = score_samples(
+        rows,
+        truth.flatten(1),
+        non_members=others.flatten(1),
+        known=truth[:1].flatten(1),
+        features=lambda inputs: inputs @ rows.T,
+    )
+    assert shaped == flat
+
+
+def test_a_result_on_pictures_is_scored_with_the_truth_as_pictures_or_flattened() -> None:
+    digits = data.load("digits", samples=3)
+    target = exhume.RandomFeatures(num_features=400).fit(digits.inputs, digits.labels).target()
+    result = exhume.Descent(max_steps=3)(target, num_samples=3)
+    pictures = digits.inputs.reshape(3, 1, 8, 8)
+    assert exhume.score(result, pictures) == exhume.score(result, digits.inputs.flatten(1))
+    with pytest.raises(InputError, match="64 inputs a row; valid: 56"):
+        exhume.score(result, pictures[..., :7])
+
+
+def test_claimed_errors_are_up_to_sign_only_where_signs_are_not_claimed() -> None:
+    truth = gaussian(4, 6)
+    rows = truth * torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=truth.dtype)[:, None]
+    signed, unsigned = score_samples(rows, truth), score_samples(rows, truth, signs_known=False)
+    assert (signed.signs_claimed, signed.claimed_error, signed.claimed_recovered) == (True, signed.error, 2)
+    assert (unsigned.signs_claimed, unsigned.claimed_error, unsigned.claimed_recovered) == (False, 0, 4)
+    assert signed.claimed_errors == pytest.approx((0, 2, 0, 2))
+    assert unsigned.claimed_errors == (0, 0, 0, 0)

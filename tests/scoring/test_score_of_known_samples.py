@@ -1,4 +1,4 @@
-"""Known samples are not looked for: neither missed nor counted, wherever the result has rows for them or not."""
+"""Scores leave out known samples, whether or not the result has rows for them."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from exhume.errors import InputError
-from exhume.scoring import score, score_samples
+from exhume.scoring.against_truth import score, score_samples
 
 
 @pytest.fixture

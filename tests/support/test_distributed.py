@@ -1,5 +1,6 @@
-"""Several processes that share the coordinates out: the same answer as one, the same decisions, and clean ends."""
+"""Processes that share the coordinates give the result of one process, make the same decisions, and end cleanly."""
 
+import copy
 import multiprocessing
 import threading
 import time
@@ -13,42 +14,55 @@ import torch
 import torch.distributed as dist
 
 import exhume
-from exhume import data, sharding
-from exhume.attacks import base, checkpoint
-from exhume.attacks.sample_count import samples_by_rank, visible_directions
+from exhume import data
+from exhume.attacks._base import attack as attack_module
+from exhume.attacks._base import session as session_module
+from exhume.attacks._base.tuning import DEFAULT_TUNING
+from exhume.attacks._search.sample_count import samples_by_rank, visible_directions
+from exhume.equation.nuisance import Nuisance
+from exhume.equation.span import Span
 from exhume.errors import InputError
-from exhume.features import CountedFeatures, DenseMatrix, FirstLayerMap, GaussianMatrix, RandomFeatureMap, gaussian
+from exhume.features import DenseMatrix, FirstLayerMap, GaussianMatrix, RandomFeatureMap
+from exhume.features import matrix as gaussian
 from exhume.features import sharded as sharded_module
-from exhume.features.gaussian import BLOCK_ROWS
 from exhume.features.growing_basis import GrowingBasis
-from exhume.features.reduced import ReducedMap, reduced
+from exhume.features.in_subspace import ReducedMap, reduced
+from exhume.features.matrix import BLOCK_ROWS
 from exhume.features.sharded import sharded
-from exhume.nuisance import Nuisance
-from exhume.sharding import LostRank, Processes, Shard
-from exhume.span import Span
+from exhume.support import checkpoint
+from exhume.support import distributed as sharding
+from exhume.support.distributed import LostRank, Processes, Shard
 
 PATIENCE = 600.0  # seconds after which all must have answered, however busy the machine is
 
 
 @dataclass(frozen=True)
 class Threads(Processes):
-    """Ranks that are threads of this process: as many sums, and no waiting for a busy machine to run the other one."""
+    """Ranks as threads of this process: the same sums without the delays of real processes."""
 
     meeting: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
     board: dict = field(default_factory=dict)
 
-    def _all_reduce(self, tensor):
-        self._exchange(tensor, lambda: sum(self.board[rank] for rank in range(self.ranks)))
+    def sum(self, part):
+        return sum(self.gather(part))
 
-    def _broadcast(self, tensor):
-        self._exchange(tensor, lambda: self.board[0])
+    def broadcast(self, tensor):
+        return self.gather(tensor)[0]
 
-    def _exchange(self, tensor, combine):
-        self.board[self.rank] = tensor.clone()
+    def broadcast_object(self, value):
+        return self.gather(value)[0]
+
+    def gather(self, value):
+        values = []
+        self._call(lambda: values.extend(self._exchange(value)))
+        return values
+
+    def _exchange(self, value):
+        self.board[self.rank] = value
         self.meeting.wait(PATIENCE)
-        combined = combine().clone()
+        values = [copy.deepcopy(self.board[rank]) for rank in range(self.ranks)]
         self.meeting.wait(PATIENCE)
-        tensor.copy_(combined)
+        return values
 
 
 def together(work, *arguments):
@@ -85,7 +99,7 @@ def target_of(dim, count, width, memory_budget="4GB", **knowledge):
 
 @pytest.mark.parametrize(("count", "ranks"), [(2, 2), (31, 2), (1000, 3)])
 def test_every_coordinate_is_held_by_one_process_and_all_hold_about_as_many(count, ranks):
-    held = [part.held for part in parts(count, ranks)]
+    held = [part.local_indices for part in parts(count, ranks)]
     assert torch.equal(torch.cat(held).sort().values, torch.arange(count))
     assert max(map(len, held)) - min(map(len, held)) <= 8
 
@@ -97,11 +111,13 @@ def test_subsets_are_of_the_coordinates_of_all_processes(rows):
     found = torch.full_like(expected, float("nan"))
     for part in parts(100):
         inner = part.subset(rows)
-        found[inner.held] = theta[part.held][part.local(rows)]
+        found[inner.local_indices] = theta[part.local_indices][part.local(rows)]
         assert inner.count(0) == len(expected)
         again = torch.full((len(expected[::2]),), float("nan"))
         every_other = torch.arange(0, len(expected), 2)
-        again[inner.subset(every_other).held] = theta[part.held][part.local(rows)][inner.local(every_other)]
+        again[inner.subset(every_other).local_indices] = theta[part.local_indices][part.local(rows)][
+            inner.local(every_other)
+        ]
         assert set(again[~again.isnan()].tolist()) <= set(expected[::2].tolist())
     assert torch.equal(found, expected)
 
@@ -119,7 +135,7 @@ def test_each_process_makes_its_own_rows_of_a_seeded_matrix_and_no_others(width)
     for rank in range(2):
         local = sharded(whole, Processes(rank, 2))
         rows = torch.cat([part.clone() for _, part in local.matrix.chunks()])
-        assert torch.equal(rows, every[local.coordinates.held])
+        assert torch.equal(rows, every[local.coordinates.local_indices])
         assert local.num_features == width
         assert local.matrix.kept_bytes == rows.nbytes == pytest.approx(every.nbytes / 2, rel=0.06)
 
@@ -129,7 +145,7 @@ def test_a_part_that_exceeds_the_budget_is_generated_anew_on_every_pass():
     whole = RandomFeatureMap(GaussianMatrix(width, 3, seed=4, memory_budget=1000), "relu")
     local, inputs = sharded(whole, Processes(1, 2)), torch.randn(2, 3)
     assert local.matrix.kept_bytes == 0
-    assert torch.equal(local.forward(inputs), whole.forward(inputs)[:, local.coordinates.held])
+    torch.testing.assert_close(local.forward(inputs), whole.forward(inputs)[:, local.coordinates.local_indices])
 
 
 def test_features_that_are_not_rows_of_a_matrix_and_parts_of_parts_are_refused():
@@ -172,7 +188,7 @@ def the_map(kind):
 
 
 def numbers_of(features, part, nuisance, rows):
-    """Everything that a span says which is not of the size p, on some of the coordinates."""
+    """All results of a span equation on some coordinates, except arrays of size p."""
     generator = torch.Generator().manual_seed(2)
     count, dim = 3, features.input_dim
     theta = torch.randn((2, 90), generator=generator, dtype=torch.float64)
@@ -186,9 +202,9 @@ def numbers_of(features, part, nuisance, rows):
     return {
         "loss": torch.tensor(point.loss),
         "coefficients": point.coefficients,
-        "nuisance": point.nuisance,
+        "nuisance": point.nuisance_coefficients,
         "gradient": span.gradient(point),
-        "normal": span.normal(point, directions),
+        "normal": span.adjoint(point, span.project(point, span.jacobian(point, directions))),
         "mean": span.mean_normal(point),
         "first": span.first_linear(),
         "size": torch.tensor(span.squared_size(span.without_nuisance())),
@@ -205,7 +221,7 @@ def sharded_numbers(processes, kind, nuisance, rows):
             torch.randn(shape, generator=generator, dtype=torch.float64)
         drawn = torch.randn((6, 4), generator=generator, dtype=torch.float64)
         local = reduced(local, torch.linalg.qr(drawn)[0].T)
-    return numbers_of(local, local.coordinates.held, nuisance, rows)
+    return numbers_of(local, local.coordinates.local_indices, nuisance, rows)
 
 
 @pytest.mark.parametrize("kind", ["random", "layer", "reduced"])
@@ -232,14 +248,14 @@ def growing(processes, factors):
     generator = torch.Generator().manual_seed(3)
     first, added = (torch.randn((count, 20), generator=generator, dtype=torch.float64) for count in (5, 3))
     whole = RandomFeatureMap(GaussianMatrix(90, 20, seed=3), "relu", torch.float64)
-    features = CountedFeatures.open(sharded(whole, processes), 4)
+    features = sharded(whole, processes)
     basis, seen = GrowingBasis(features, first), []
     for kept in (None, first[:4]):
         if kept is not None:
             basis.renew(kept, added)
         coordinates = torch.eye(basis.rank, dtype=torch.float64)
-        table = features.coordinates.gather(basis.features.preactivate(coordinates))
-        seen.append((basis.lift(coordinates), table, whole.preactivate(basis.lift(coordinates))))
+        table = features.coordinates.gather(basis.features.matvec(coordinates))
+        seen.append((basis.lift(coordinates), table, whole.matvec(basis.lift(coordinates))))
     return seen
 
 
@@ -279,8 +295,8 @@ def test_all_processes_use_the_basis_of_the_first_whatever_their_own_factors_are
 def directions_seen(processes):
     target = target_of(10, 3, 500).sharded(processes)
     span = Span(target.features.with_activation("abs"), target.displacement, Nuisance(linear=True))
-    seen = visible_directions(span, span.without_nuisance(), torch.Generator().manual_seed(0))
-    return seen, samples_by_rank(network_target().sharded(processes))
+    seen = visible_directions(span, span.without_nuisance(), torch.Generator().manual_seed(0), DEFAULT_TUNING)
+    return seen, samples_by_rank(network_target().sharded(processes), DEFAULT_TUNING.count)
 
 
 def test_two_processes_see_as_many_samples_as_one():
@@ -354,7 +370,7 @@ def test_the_search_in_a_basis_on_two_processes_gives_the_answer_of_one(monkeypa
     renewed, renew = [], GrowingBasis.renew
 
     def counted_renew(basis, *rows):
-        renewed.append(basis.whole.coordinates.processes.ranks)
+        renewed.append(basis.full_map.coordinates.processes.ranks)
         renew(basis, *rows)
 
     monkeypatch.setattr(GrowingBasis, "renew", counted_renew)
@@ -381,7 +397,8 @@ def test_the_clock_of_the_first_process_ends_both_at_the_same_step(monkeypatch):
     def clock():
         return 0.0 if threading.current_thread().rank else time.monotonic()
 
-    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=clock, perf_counter=time.perf_counter))
+    for module in (attack_module, session_module):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock, perf_counter=time.perf_counter))
     first, second = together(with_a_short_time)
     assert first == second
     assert first[0] == "time_limit"
@@ -400,12 +417,15 @@ def test_processes_that_were_told_different_things_all_refuse():
 
 def by_an_attack_for_one(processes):
     with pytest.raises(InputError) as raised:
-        exhume.Subspace(dim=4)(target_of(8, 3, 300).sharded(processes), num_samples=3)
+        exhume.Subspace()(target_of(8, 3, 300).sharded(processes), num_samples=3)
     return str(raised.value)
 
 
 def test_an_attack_that_cannot_be_shared_out_names_those_that_can():
-    assert all("the attacks exact and descent on random features" in told for told in together(by_an_attack_for_one))
+    assert all(
+        "several processes can run descent and exact, on random features" in told
+        for told in together(by_an_attack_for_one)
+    )
 
 
 # Checkpoints and lost processes
@@ -442,7 +462,7 @@ def test_a_run_of_one_process_is_resumed_by_two(monkeypatch, tmp_path):
     with pytest.raises(Interrupted):
         attack(target(), **settings, checkpoint=file, progress=interrupt_at(6))
     (samples, certificate, first_step), (others, _, _) = together(resumed_together, file)
-    assert first_step == 5  # it did not start anew
+    assert first_step == 6  # it did not start anew; the state was saved before its report was interrupted
     assert torch.equal(samples, others)
     assert certificate.verdict == alone.certificate.verdict == "exact"
     assert same_samples(samples, alone)
@@ -457,10 +477,10 @@ def what_gloo_tells(processes):
         processes.rank,
         processes.sum(halves).tolist(),
         processes.sum(halves[:0]).tolist(),
-        processes.lead(torch.tensor(processes.rank)).item(),
-        processes.lead_bytes(b"first" if processes.leads else b"other"),
-        processes.lead_bytes(None if processes.leads else b"other"),
-        processes.each(10 + processes.rank),
+        processes.broadcast(torch.tensor(processes.rank)).item(),
+        processes.broadcast_object(b"first" if processes.leads else b"other"),
+        processes.broadcast_object(None if processes.leads else b"other"),
+        processes.gather(10 + processes.rank),
         halves.tolist(),
     )
 

@@ -1,13 +1,15 @@
-"""Files survive crashes, and what is not ours is refused."""
+"""Files survive crashes, and files of other formats are refused."""
 
+import io
 import os
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
-from exhume import files
 from exhume.errors import FileError
+from exhume.support import files
 
 
 @pytest.fixture
@@ -79,3 +81,39 @@ def test_broken_json_is_refused(tmp_path, content):
     (tmp_path / "x.json").write_text(content, encoding="latin-1")
     with pytest.raises(FileError, match=r"x\.json"):
         files.read_json(tmp_path / "x.json")
+
+
+def test_arrays_are_read_in_their_precision(tmp_path):
+    for kind, read in (("<f4", torch.float32), (">f8", torch.float64), ("<i2", torch.int64), ("|b1", torch.int64)):
+        np.save(tmp_path / "a.npy", np.arange(6).reshape(2, 3).astype(kind))
+        array = files.read_npy(tmp_path / "a.npy")
+        assert array.dtype == read
+        assert array.shape == (2, 3)
+
+
+def test_arrays_that_are_none_are_refused(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.ones(100))
+    whole = path.read_bytes()
+    claims_more = whole.replace(b"(100,)", b"(9999999999,)".ljust(13))[: len(whole)]
+    pickled = io.BytesIO()
+    np.save(pickled, np.array([{}], dtype=object), allow_pickle=True)
+    for content in (b"", b"abc", whole[:50], whole[:-8], claims_more, pickled.getvalue()):
+        path.write_bytes(content)
+        with pytest.raises(FileError, match="not a readable numpy file"):
+            files.read_npy(path)
+    np.save(path, np.array(["a", "b"]))
+    with pytest.raises(FileError, match="real numbers"):
+        files.read_npy(path)
+    with pytest.raises(FileError, match="does not exist"):
+        files.read_npy(tmp_path / "none.npy")
+
+
+def test_a_tensor_is_read_by_its_name_or_because_it_is_the_only_one(tmp_path):
+    path = tmp_path / "a.safetensors"
+    files.write_tensors(path, {"x": torch.ones(2)})
+    assert files.read_tensor(path, "samples").shape == (2,)
+    files.write_tensors(path, {"x": torch.ones(2), "samples": torch.ones(3)})
+    assert files.read_tensor(path, "samples").shape == (3,)
+    with pytest.raises(FileError, match="holds samples, x; valid: one tensor, or one named labels"):
+        files.read_tensor(path, "labels")

@@ -12,8 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from exhume.errors import InputError
-from exhume.pixels import data_uri, shape_of_picture, stretched
-from exhume.report.pictures import blurred, is_coarse
+from exhume.support.images import blurred, data_uri, is_coarse, shape_of_picture, stretched
 
 
 def _decoded(uri: str) -> np.ndarray:

@@ -1,9 +1,9 @@
-"""Small problems run on one thread, and the setting comes back."""
+"""Small problems run on one thread, and the setting is restored."""
 
 import pytest
 import torch
 
-from exhume.threads import threads_for
+from exhume.support.threads import threads_for
 
 
 @pytest.fixture

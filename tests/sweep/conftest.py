@@ -1,4 +1,4 @@
-"""A store, a way to run cells into it, and a journal of what workers did."""
+"""A store, a function that runs cells into it, and a log of the workers' actions."""
 
 import fake_experiments
 import pytest
@@ -18,7 +18,7 @@ def run(store, in_process_scheduler):
     """Runs cells on the workers of this process."""
 
     def run(cells, experiment=fake_experiments.quick, **options):
-        options = {"sweep": "a", "scheduler": in_process_scheduler} | options
+        options = {"sweep": "a", "workers": in_process_scheduler} | options
         return run_sweep(cells, store, experiment=experiment, **options)
 
     return run
@@ -26,7 +26,7 @@ def run(store, in_process_scheduler):
 
 @pytest.fixture
 def journal(tmp_path, monkeypatch):
-    """What workers say that they did: (word, key) pairs."""
+    """The log lines of the workers: (word, key, worker)."""
     path = tmp_path / "journal"
     path.touch()
     monkeypatch.setenv(fake_experiments.JOURNAL, str(path))

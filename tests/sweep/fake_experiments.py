@@ -1,4 +1,4 @@
-"""Cells, and experiments on them that cost nothing, for tests of what is around them; workers import them by name."""
+"""Cells with experiments that take no time, for tests of the sweep itself; workers import them by name."""
 
 import os
 import signal
@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import torch
+from distributed import get_worker
 
 from exhume.errors import InputError
 from exhume.sweep import Finished, Grid, Outcome
@@ -48,11 +49,16 @@ def slow(cell):
 
 
 def marked(cell):
-    """Takes a moment, and leaves a line in the journal at the start and at the end."""
-    journal = Path(os.environ[JOURNAL])
-    _write(journal, f"started {cell.key}")
+    """Takes a moment, and writes a line to the log at the start and at the end."""
+    _write(f"started {cell.key} {get_worker().address}")
     time.sleep(0.3)
-    _write(journal, f"computed {cell.key}")
+    _write(f"computed {cell.key} {get_worker().address}")
+    return quick(cell)
+
+
+def quick_and_marked(cell):
+    """Writes a line to the log at the start."""
+    _write(f"started {cell.key} {get_worker().address}")
     return quick(cell)
 
 
@@ -79,7 +85,7 @@ def with_big_pictures(cell):
     return Finished(outcome=outcome(cell), pictures=bytes(50_000))
 
 
-def _write(journal, line):
+def _write(line):
     # One write of a short line to a file opened for appending is not torn apart by others.
-    with journal.open("a") as file:
+    with Path(os.environ[JOURNAL]).open("a") as file:
         file.write(f"{line}\n")

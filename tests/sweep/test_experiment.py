@@ -53,7 +53,7 @@ def test_the_number_of_samples_is_told_estimated_or_given():
 
 
 def test_weights_are_released_in_the_precision_asked_for():
-    weights = torch.linspace(-1, 1, 1001)
+    weights = torch.linspace(-1, 1, 1001)[None]  # a head of one output
     for name, relative in (("bfloat16", 2**-8), ("float16", 2**-11)):
         rounded = released(weights, RandomFeaturesSpec(released=name))
         assert rounded.dtype == weights.dtype

@@ -57,7 +57,7 @@ def test_a_cell_read_back_has_the_same_key():
 
 
 def test_the_key_of_a_cell_stays_what_it_was():
-    """Stores hold cells by their keys: another key is another cell, computed anew."""
+    """Stores identify cells by their keys: a changed key would mean computing the cell again."""
     victim = {"kind": "rf", "ridge": 1, "prune": 0.5}
     attack = {"method": "exact", "max_passes": 100, "knows": ["subspace"]}
     (cell,) = Grid(data={"name": "sphere", "dim": 7}, victim=victim, ratio=2, attack=attack).cells()
@@ -66,7 +66,7 @@ def test_the_key_of_a_cell_stays_what_it_was():
 
 @pytest.mark.parametrize("field", ["seed", "features"])
 def test_truth_values_are_no_numbers_of_a_cell(field):
-    with pytest.raises(ValidationError, match="valid: a number"):
+    with pytest.raises(ValidationError, match="Input should be a number"):
         Cell.model_validate({"data": {"name": "sphere"}, "attack": "exact", "features": 9, field: True})
 
 
@@ -120,13 +120,13 @@ WRONG = [
     ({"ratio": []}, ("ratio is []", "at least one")),
     ({"ratio": None}, ("either features (p) or ratio",)),
     ({"features": 10}, ("either features (p) or ratio", "not both")),
-    ({"ratio": None, "features": [3, 2.5]}, ("features[1] is 2.5", "integer")),
+    ({"ratio": None, "features": [3, 2.5]}, ("features[1] is 2.5", "whole number")),
     ({"data": "spheer"}, ("data", "'spheer'", "sphere", "digits", "cifar10")),
     ({"data": ["sphere", {"name": "sphere", "dims": 3}]}, ("data[1].dims", "dim, labels, samples")),
     ({"data": {"dim": 3}}, ("data.name is missing",)),
     ({"data": 3}, ("data is 3", "a name, or fields")),
     ({"victim": {"kind": "cnn"}}, ("victim.kind is 'cnn'", "'rf', 'two-layer', 'mlp', 'resnet', 'vit'")),
-    ({"victim": ["rf", {"rigde": 1}]}, ("victim[1].rigde is no field", "activation, loss, ridge")),
+    ({"victim": ["rf", {"rigde": 1}]}, ("victim[1].rigde is unknown", "activation, loss, ridge")),
     ({"victim": {"ridge": -1}}, ("victim.ridge is -1", "greater than or equal to 0")),
     ({"victim": {"activation": "selu"}}, ("victim.activation", "'selu'", "relu", "tanh")),
     ({"victim": {"released": "int4"}}, ("victim.released is 'int4'", "'bfloat16'", "'int8'")),
@@ -137,7 +137,7 @@ WRONG = [
     ),
     ({"attack": ["exact", "oracle"]}, ("attack[1]", "'oracle'", "descent, exact, kkt")),
     ({"attack": ["exact", {"method": "descent", "max_step": 5}]}, ("attack[1].max_step", "max_steps, momentum")),
-    ({"attack": {"method": "descent", "max_steps": "few"}}, ("attack", "max_steps", "'few'", "integer")),
+    ({"attack": {"method": "descent", "max_steps": "few"}}, ("attack", "max_steps", "'few'", "whole number")),
     ({"attack": {"method": "exact", "num_samples": 0}}, ("attack.num_samples is 0", "'true'", "'estimate'")),
     ({"attack": {"method": "exact", "num_samples": False}}, ("attack.num_samples is False", "a number or 'true' or")),
     ({"attack": {"method": "exact", "max_passes": True}}, ("attack.max_passes is True", "a number")),
@@ -153,7 +153,7 @@ WRONG = [
     ({"seeds": [0, -1]}, ("seeds[1] is -1", "greater than or equal to 0")),
     ({"seeds": True}, ("seeds is True", "whole number")),
     ({"name": "../escape"}, ("name is '../escape'", "letters, digits")),
-    ({"atack": "exact"}, ("atack is no field", "data, victim, features, ratio, attack, seeds")),
+    ({"atack": "exact"}, ("atack is unknown", "data, victim, features, ratio, attack, seeds")),
     ({"ratio": list(range(1, 1001)), "seeds": 1000}, ("1,000,000 cells", "at most 100,000")),
 ]
 
@@ -202,16 +202,16 @@ def test_nonsense_is_an_input_error_and_nothing_else(fields):
         ("data: !!python/object/apply:os.getcwd []", "not readable YAML"),
         ("\x00", "not readable YAML"),
         ("data: " + "[" * 5000, "nested too deeply"),
-        ("data: " + "x" * 2_000_000, "more than 1,000,000 bytes"),
+        ("data: " + "x" * 2_000_000, "has 2000006 bytes; at most 1048576 are read"),
         ("data: sphere\nattack: exact\nratio: none", "ratio is 'none'"),
     ],
 )
 def test_a_file_that_is_no_grid_is_refused(tmp_path, text, word):
-    with pytest.raises(InputError, match="grid.yaml") as caught:
+    with pytest.raises((InputError, FileError), match="grid.yaml") as caught:
         read(tmp_path, text)
     assert word in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileError, match="cannot read .*none.yaml"):
+    with pytest.raises(FileError, match="none.yaml does not exist"):
         Grid.read(tmp_path / "none.yaml")

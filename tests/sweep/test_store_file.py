@@ -1,4 +1,4 @@
-"""The file of a store: whole after a kill, a full disk or damage; never another's; one writer at a time."""
+"""The file of a store is intact after a kill or a full disk, refuses foreign files, and has one writer at a time."""
 
 import json
 import multiprocessing
@@ -14,10 +14,12 @@ import pytest
 from stored_cells import CELLS, KEYS, finish, states
 
 from exhume.errors import FileError
+from exhume.sweep.run import run_sweep
 from exhume.sweep.store import Store
 
 # Changes to the process (a limit, a signal) are made in a copy of it.
 FORK = multiprocessing.get_context("fork")
+UNFINISHED = Path(__file__).parents[1] / "fixtures" / "0.1.0" / "unfinished_sweep.sqlite"
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def is_intact(path):
 
 
 def killed_while_writing(path, begun):
-    with Store(path) as store, store._database.transaction() as connection:
+    with Store(path) as store, store._transaction() as connection:
         connection.execute("UPDATE cells SET state = 'failed'")
         # Enough to spill half of the transaction into the file.
         connection.execute("PRAGMA cache_size = 1")
@@ -162,7 +164,7 @@ def test_a_store_of_another_schema_is_named(store, path):
     store.close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(FileError, match="schema 7; this exhume reads schema 1"):
+    with pytest.raises(FileError, match="schema 7; this exhume reads schema 1 and 2"):
         Store(path)
 
 
@@ -192,10 +194,25 @@ def test_one_run_at_a_time_and_readers_meanwhile(store, path):
     with store.locked():
         with pytest.raises(FileError, match=f"another run is writing to {path}"):
             lock(path)
-        with store._database.transaction() as connection:
+        with store._transaction() as connection:
             connection.execute("UPDATE cells SET state = 'failed'")
             with Store(path, create=False) as reader:
                 assert states(reader) == ["waiting"] * 6  # as it was before the transaction
         with Store(path, create=False) as reader:
             assert states(reader) == ["failed"] * 6
     lock(path)
+
+
+def test_a_store_of_version_0_1_0_is_read_and_goes_on(path, in_process_scheduler):
+    """Its sweep `small` has two cells done, two failed, one started by a run that was killed, and one waiting."""
+    path.write_bytes(UNFINISHED.read_bytes())
+    with Store(path) as store:
+        before = store.records("small")
+        assert [record.state for record in before] == ["done", "failed", "done", "failed", "waiting", "waiting"]
+        assert [record.outcome.recovered for record in before if record.outcome] == [2, 2]
+        assert before[1].error.startswith("InputError: descent must be told how many samples")
+        cells = [record.cell for record in before]
+        counts = run_sweep(cells, store, sweep="small", workers=in_process_scheduler, experiment=fake_experiments.quick)
+        assert (counts.done, counts.failed, counts.waiting) == (4, 2, 0)
+        assert [record.outcome for record in store.records("small")[:4]] == [record.outcome for record in before[:4]]
+    assert is_intact(path)

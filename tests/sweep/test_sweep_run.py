@@ -1,4 +1,4 @@
-"""Running sweeps: nothing is lost, nothing is computed twice, and one bad cell stops no other."""
+"""A sweep loses no cell, computes none twice, and continues after a failed cell."""
 
 from collections import Counter
 
@@ -9,9 +9,8 @@ from fake_experiments import cells_of
 
 from exhume.errors import ExhumeError, FileError, InputError
 from exhume.sweep import cluster
-from exhume.sweep.run import run_sweep
-from exhume.sweep.store import Store
-from exhume.sweep.time_left import TimeLeft
+from exhume.sweep.run import _progress, run_sweep
+from exhume.sweep.store import Counts, Store
 
 
 def threads_of_this_process(workers):
@@ -22,10 +21,11 @@ def threads_of_this_process(workers):
 def test_every_cell_is_computed_once_and_kept(run, store):
     cells = cells_of()
     counts = run(cells)
-    assert (counts.total, counts.done, counts.started, counts.computed_twice, counts.lost) == (4, 4, 4, 0, 0)
+    assert (counts.total, counts.done, counts.failed, counts.waiting) == (4, 4, 0, 0)
+    assert counts.seconds > 0
     for cell, record in zip(cells, store.records("a"), strict=True):
         assert record.outcome.target == cell.key
-        assert record.pictures == b"pictures of " + cell.key.encode()
+        assert record.read_pictures() == b"pictures of " + cell.key.encode()
         assert record.worker.startswith("tcp://127.0.0.1:")
         assert set(record.versions) == {"exhume", "torch", "python"}
 
@@ -33,49 +33,48 @@ def test_every_cell_is_computed_once_and_kept(run, store):
 def test_finished_cells_are_not_computed_again(run, journal):
     run(cells_of(2), fake_experiments.marked)
     counts = run(cells_of(3), fake_experiments.marked)
-    assert (counts.done, counts.started) == (3, 3)
-    assert set(Counter(journal()).values()) == {1}
+    assert counts.done == 3
+    assert set(Counter((word, key) for word, key, _ in journal()).values()) == {1}
     # Nothing waits: no cluster is even asked for.
-    assert run(cells_of(3), scheduler="tcp://127.0.0.1:1").done == 3
+    assert run(cells_of(3), workers="tcp://127.0.0.1:1").done == 3
 
 
-def test_cells_that_sweeps_share_are_computed_once(run, store):
-    run(cells_of(ratio=[1, 2]))
-    counts = run(cells_of(ratio=[2, 3]), sweep="b")
-    assert (counts.done, counts.started) == (8, 8)
+def test_cells_that_sweeps_share_are_computed_once(run, store, journal):
+    run(cells_of(ratio=[1, 2]), fake_experiments.quick_and_marked)
+    counts = run(cells_of(ratio=[2, 3]), fake_experiments.quick_and_marked, sweep="b")
+    assert counts.done == 8
     assert len(store.records()) == 12
-    started = "SELECT COUNT(*), COUNT(DISTINCT key) FROM events WHERE event = 'started'"
-    assert store._database.read(started) == [(12, 12)]
+    assert len(journal()) == len({key for _, key, _ in journal()}) == 12
 
 
-def test_parts_of_a_sweep_are_sweeps_of_their_own(run, store):
+def test_a_run_may_hold_the_lock_of_its_caller(run, store):
     cells = cells_of()
-    assert run(cells, parts={"b": cells[:1], "c": cells[1:]}).done == 4
-    assert (store.counts("b").done, store.counts("c").done) == (1, 3)
+    with store.locked():
+        store.register("b", cells[:1])
+        assert run(cells).done == 4
+    assert (store.counts("a").done, store.counts("b").done) == (4, 1)
 
 
-def test_failed_cells_are_kept_and_retried_on_request_only(run, store):
+def test_failed_cells_are_kept_and_retried_on_request_only(run, store, journal):
     counts = run(cells_of(), fake_experiments.odd_seeds_fail)
     assert (counts.done, counts.failed) == (2, 2)
     assert store.records("a")[1].error == "InputError: seed is 1; valid: even ones"
-    counts = run(cells_of())
-    assert (counts.failed, counts.started) == (2, 4)
-    counts = run(cells_of(), retry_failed=True)
-    assert (counts.done, counts.failed, counts.started, counts.computed_twice) == (4, 0, 6, 0)
+    counts = run(cells_of(), fake_experiments.quick_and_marked)
+    assert (counts.failed, journal()) == (2, [])
+    counts = run(cells_of(), fake_experiments.quick_and_marked, retry_failed=True)
+    assert (counts.done, counts.failed, len(journal())) == (4, 0, 2)
 
 
 def test_a_run_that_cannot_start_leaves_failed_cells_and_their_errors(run, store, monkeypatch):
     monkeypatch.setattr(cluster, "_ANSWER", 0.5)
     run(cells_of(2), fake_experiments.odd_seeds_fail)
-    for where in ({"scheduler": "tcp://127.0.0.1:9"}, {"scheduler": "garbage"}, {"scheduler": None, "workers": 0}):
+    for workers in ("tcp://127.0.0.1:9", "garbage", 0):
         with pytest.raises(InputError, match="scheduler|workers"):
-            run(cells_of(2), retry_failed=True, **where)
+            run(cells_of(2), retry_failed=True, workers=workers)
         assert store.records("a")[1].error == "InputError: seed is 1; valid: even ones"
-    run(cells_of(2), retry_failed=True)
-    retried = store._database.read("SELECT detail FROM events WHERE event = 'retried'")
-    assert retried == [("InputError: seed is 1; valid: even ones",)]
+    assert run(cells_of(2), retry_failed=True).done == 2
     with pytest.raises(InputError, match="workers is 0"):  # also if nothing waits
-        run(cells_of(2), scheduler=None, workers=0)
+        run(cells_of(2), workers=0)
 
 
 def test_an_error_that_no_one_foresaw_is_kept_with_its_traceback(run, store):
@@ -98,34 +97,24 @@ def test_progress_counts_up_and_estimates(run):
     assert sum(event.latest.startswith("done: exact on rf, sphere") for event in events) == 4
 
 
-def test_time_left_goes_by_the_most_similar_cells():
-    slow, quick = cells_of(ratio=9), cells_of(ratio=1)
-    left = TimeLeft()
-    assert left.seconds([], 1) is None
-    for cell in (*slow[1:], *quick[1:]):
-        left.expect(cell)
-    left.learn(slow[0], 100)
-    assert left.seconds([], 2) == pytest.approx(300)  # six like the only one known
-    left.learn(quick[0], 1)
-    assert left.seconds([], 2) == pytest.approx((300 + 3) / 2)
-    assert left.seconds([(slow[1], 60.0)], 2) == pytest.approx((40 + 200 + 3) / 2)
-    assert left.seconds([(quick[1], 5.0)], 1) == pytest.approx(300 + 2 + 5)  # overdue: as long again
-    assert left.seconds([], 1000) == pytest.approx(100)  # no cell is split
-    left.expect(slow[1], -1)
-    assert left.seconds([], 1) == pytest.approx(203)
+def test_the_time_left_is_the_mean_time_of_a_cell_for_those_that_are_left():
+    counts = Counts(total=10, done=3, failed=1, waiting=6, seconds=30.0)
+    assert _progress(counts, running=2, threads=2, latest="").seconds_left == pytest.approx(6 * 10 / 2)
+    assert _progress(counts, running=0, threads=0, latest="").seconds_left == pytest.approx(60)
+    assert _progress(Counts(4, 0, 0, 4, 0.0), running=2, threads=2, latest="").seconds_left is None
 
 
 def test_a_full_disk_ends_the_run_and_what_is_finished_stays(run, store):
-    (pages,) = store._database.read("PRAGMA page_count")[0]
-    store._database.read(f"PRAGMA max_page_count = {pages + 40}")  # 160 kB: three of the pictures
+    (pages,) = store._read("PRAGMA page_count")[0]
+    store._read(f"PRAGMA max_page_count = {pages + 40}")  # 160 kB: three of the pictures
     with pytest.raises(FileError, match=f"cannot write {store.path}: database or disk is full; what it holds is"):
         run(cells_of(10), fake_experiments.with_big_pictures)
-    assert store._database.read("PRAGMA integrity_check") == [("ok",)]
+    assert store._read("PRAGMA integrity_check") == [("ok",)]
     done = store.counts("a").done
     assert 1 <= done < 10
-    store._database.read("PRAGMA max_page_count = 1000000")
+    store._read("PRAGMA max_page_count = 1000000")
     counts = run(cells_of(10), fake_experiments.with_big_pictures)
-    assert (counts.done, counts.computed_twice) == (10, 0)
+    assert (counts.done, counts.failed) == (10, 0)
 
 
 def test_two_runs_of_one_store_are_refused(run, store):
@@ -146,15 +135,15 @@ def test_schedulers_that_cannot_be_used_are_named(run, monkeypatch):
     monkeypatch.setattr(cluster, "_ANSWER", 0.5)
     monkeypatch.setattr(cluster, "_FIRST_WORKER", 0.2)
     with pytest.raises(InputError, match="no scheduler answers at tcp://127.0.0.1:9"):
-        run(cells_of(), scheduler="tcp://127.0.0.1:9")
+        run(cells_of(), workers="tcp://127.0.0.1:9")
     with pytest.raises(InputError, match="scheduler is 'localhost'; valid: an address such as tcp://"):
-        run(cells_of(), scheduler="localhost")
+        run(cells_of(), workers="localhost")
     with threads_of_this_process(0) as empty, pytest.raises(InputError, match="has no worker; start one with `dask"):
-        run(cells_of(), scheduler=empty.scheduler_address)
+        run(cells_of(), workers=empty.scheduler_address)
     with pytest.raises(InputError, match="workers is 2, but those of tcp://.* are started elsewhere"):
-        run(cells_of(), workers=2)
+        cluster.workers_of("tcp://127.0.0.1:9", 2)
     with pytest.raises(InputError, match="workers is 0; valid: a whole number of at least 1"):
-        run(cells_of(), workers=0, scheduler=None)
+        run(cells_of(), workers=0)
 
 
 def test_workers_of_another_version_are_refused(run, monkeypatch):
@@ -169,6 +158,6 @@ def test_a_scheduler_that_goes_away_ends_the_run_and_what_is_finished_stays(run,
             temporary.close()
 
     with threads_of_this_process(1) as temporary, pytest.raises(ExhumeError, match="the scheduler .* run again"):
-        run(cells_of(6), fake_experiments.slow, scheduler=temporary.scheduler_address, progress=close_after_the_first)
+        run(cells_of(6), fake_experiments.slow, workers=temporary.scheduler_address, progress=close_after_the_first)
     assert 1 <= store.counts("a").done < 6
     assert run(cells_of(6)).done == 6

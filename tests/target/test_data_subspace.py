@@ -1,16 +1,17 @@
-"""Subspaces: what the first layer's displacement shows of the data, and when it shows nothing."""
+"""The subspace of the data computed from the first layer's displacement, and the cases in which there is none."""
 
 import pytest
 import torch
 from torch import nn
 
 import exhume
-from exhume import data, subspaces
+from exhume import data
 from exhume.errors import InputError
-from exhume.model import Model
 from exhume.networks import TwoLayer
+from exhume.target import data_subspace as subspaces
+from exhume.target.network_weights import NetworkWeights
 from exhume.victims import train
-from exhume.victims.networks import target
+from exhume.victims.trained_network import target
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_small_kernels_show_nothing_and_say_so(digits):
 def test_a_network_that_normalises_first_is_refused():
     model = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 30), nn.GELU(), nn.Linear(30, 2)).eval()
     with pytest.raises(InputError, match="no linear layer or convolution of Sequential is given the input itself"):
-        subspaces.from_first_layer(Model(model, "3", ()), (8,), generator())
+        subspaces.from_first_layer(NetworkWeights(model, "3", ()), (8,), generator())
 
 
 def test_given_rows_are_made_orthonormal_and_repeated_ones_dropped():

@@ -1,11 +1,12 @@
-"""Knowledge: checked when it is made, switchable, written and read whole."""
+"""Knowledge is checked on construction, can be changed, and survives a round trip to disk."""
 
 import numpy as np
 import pytest
 import torch
 
 from exhume.errors import InputError
-from exhume.knowledge import Knowledge
+from exhume.support import serialise
+from exhume.target.knowledge import Knowledge
 
 
 @pytest.mark.parametrize(
@@ -18,8 +19,8 @@ from exhume.knowledge import Knowledge
         ({"samples": torch.zeros((1, 3))}, "a row of zeros"),
         ({"samples": torch.ones((2, 3))}, "the same sample twice"),
         ({"samples": torch.eye(3), "labels": torch.ones(3)}, "all 3 samples are known"),
-        ({"norm": float("inf")}, "must be finite"),
-        ({"pixel_mean": float("nan")}, "must be finite"),
+        ({"norm": float("inf")}, "norm is inf; it must be a finite number"),
+        ({"pixel_mean": float("nan")}, "pixel_mean is nan; it must be a finite number"),
         ({"pixel_std": ()}, "must be positive"),
         ({"subspace": torch.full((2, 3), float("nan"))}, "NaN or infinite"),
         ({"norm": -1.0}, "norm"),
@@ -50,7 +51,7 @@ def whole():
 
 def test_comes_back_from_json_and_tensors():
     known = whole()
-    again = Knowledge.from_json(known.to_json(), known.tensors())
+    again = serialise.load(Knowledge, *serialise.dump(known))
     assert again == known
     assert hash(again) == hash(known)
     assert again != known.knowing(samples=known.samples + 1)

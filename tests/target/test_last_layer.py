@@ -1,4 +1,4 @@
-"""Targets from modules: what is known of the head before training decides what its displacement is."""
+"""Targets from modules: the knowledge about the initial head determines the displacement."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,9 @@ from torch import nn
 
 from exhume.errors import FileError, InputError
 from exhume.features import FirstLayerMap, ModuleFeatureMap
-from exhume.knowledge import Knowledge
 from exhume.networks import ResNet, TwoLayer
-from exhume.target import Target
+from exhume.target.knowledge import Knowledge
+from exhume.target.target import Target
 
 SHAPE = (1, 6, 6)
 
@@ -106,7 +106,7 @@ def test_a_module_may_be_trained_on_after_it_became_a_target(module):
     rows = torch.randn(2, 36)
     before = public.features.forward(rows)
     module[0][0].weight.data.add_(1)
-    assert torch.equal(public.features.forward(rows), before)
+    torch.testing.assert_close(public.features.forward(rows), before)
 
 
 @pytest.mark.parametrize("network", [TwoLayer(36, 20, 2), ResNet(SHAPE, 2), TwoLayer(36, 20, 2).double()])
@@ -117,8 +117,10 @@ def test_own_architectures_come_back_from_disk(network, tmp_path):
     assert again.fingerprint == public.fingerprint
     assert isinstance(again.features, FirstLayerMap if isinstance(network, TwoLayer) else ModuleFeatureMap)
     rows = torch.randn(3, 36)
-    assert torch.equal(again.features.forward(rows), public.features.forward(rows))
-    assert torch.equal(again.outputs(again.features.forward(rows)), public.outputs(public.features.forward(rows)))
+    torch.testing.assert_close(again.features.forward(rows), public.features.forward(rows))
+    torch.testing.assert_close(
+        again.outputs(again.features.forward(rows)), public.outputs(public.features.forward(rows))
+    )
 
 
 def test_other_architectures_cannot_be_saved_and_nothing_is_left_behind(module, tmp_path):
@@ -144,7 +146,7 @@ def test_wrong_input_shapes_are_named(module, shape):
 def test_transposed_or_broken_initial_heads_are_refused_and_arrays_taken(module):
     with pytest.raises(InputError, match=r"initial head of shape \(64, 3\) does not fit"):
         make(module, initial_head=torch.zeros(64, 3))
-    with pytest.raises(InputError, match="initial head holds numbers that are NaN"):
+    with pytest.raises(InputError, match="numbers in initial head are NaN or infinite"):
         make(module, initial_head=torch.full((3, 64), float("nan")))
     assert torch.equal(make(module, initial_head=np.zeros((3, 64))).displacement, module[1].weight.detach())
     with pytest.raises(InputError, match="needs a torch.nn.Module, not a function"):

@@ -1,4 +1,4 @@
-"""Targets refuse what cannot be attacked and come back from disk as they were."""
+"""Targets refuse models that cannot be attacked, and survive a round trip to disk."""
 
 import json
 from dataclasses import replace
@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exhume.errors import FileError, InputError
+import exhume
+from exhume.errors import FileError, InputError, TooFewEquations
 from exhume.features import GaussianMatrix, RandomFeatureMap
-from exhume.target import Knowledge, Target
+from exhume.target.target import Knowledge, Target
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def test_round_trip(features, tmp_path):
     assert torch.equal(again.displacement, target.displacement)
     assert again.displacement.shape == (1, 50)
     assert (again.knowledge, again.input_shape) == (knowledge, (3, 2, 2))
-    assert torch.equal(again.feature_map.forward(torch.ones(1, 12)), features.forward(torch.ones(1, 12)))
+    torch.testing.assert_close(again.feature_map.forward(torch.ones(1, 12)), features.forward(torch.ones(1, 12)))
 
 
 def test_knowledge_about_labels_is_their_number_and_alphabet():
@@ -36,7 +37,7 @@ def test_knowledge_about_labels_is_their_number_and_alphabet():
 def test_nan_and_infinite_weights_are_counted_and_refused(features):
     weights = torch.ones(50)
     weights[3], weights[7] = float("nan"), float("inf")
-    with pytest.raises(InputError, match="2 of 50 weights are NaN or infinite"):
+    with pytest.raises(InputError, match="2 of 50 numbers in the weights are NaN or infinite"):
         Target(features, weights)
 
 
@@ -66,7 +67,7 @@ def test_head_that_did_not_move_is_refused(features):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"features": "abc"}, "unknown kind of features 'abc'"),
+        ({"features": "abc"}, "features is 'abc'; it must be fields and their values"),
         ({"features": {"kind": "oracle"}}, "unknown kind of features 'oracle'; valid: module, random_features"),
         ({"features": {"kind": "random_features", "seed": 0}}, "incomplete"),
         ({"knowledge": {"num_samples": -1}}, "whole victim"),
@@ -100,3 +101,43 @@ def test_surviving_features_are_all_that_is_attacked_and_come_back(features, tmp
 def test_wrong_surviving_features_are_refused(features, indices):
     with pytest.raises(InputError, match="surviving features"):
         Target(features, torch.ones(max(len(indices), 1)), surviving=torch.tensor(indices, dtype=torch.int64))
+
+
+def test_a_forecast_counts_what_is_known(features):
+    target = Target(features, torch.arange(50.0), Knowledge(num_samples=3))
+    expected = exhume.forecast(50, input_dim=12, num_samples=3, activation="relu")
+    assert target.forecast() == expected
+    assert target.forecast(2) == exhume.forecast(50, input_dim=12, num_samples=2, activation="relu")
+    one = Target(features, torch.arange(50.0), Knowledge(num_samples=3, samples=torch.ones(1, 12)))
+    assert one.forecast() == exhume.forecast(50, input_dim=12, num_samples=3, activation="relu", known_samples=1)
+    inside = Target(features, torch.arange(50.0), Knowledge(num_samples=3, subspace=torch.eye(12)[:4]))
+    assert inside.forecast() == exhume.forecast(50, input_dim=12, num_samples=3, activation="relu", subspace_dim=4)
+    with pytest.raises(InputError, match="needs the number of samples"):
+        Target(features, torch.arange(50.0)).forecast()
+
+
+def test_knowledge_of_tensors_survives_a_round_trip(features, tmp_path):
+    knowledge = Knowledge(num_samples=3, samples=torch.ones(1, 12), labels=torch.tensor([1.0, -1, 1]), norm=2.5)
+    Target(features, torch.arange(50.0), knowledge).save(tmp_path)
+    again = Target.load(tmp_path).knowledge
+    assert again == knowledge
+    assert torch.equal(again.samples, knowledge.samples)
+
+
+def test_a_forecast_knows_which_share_of_a_networks_features_is_active():
+    torch.manual_seed(0)
+    for layer, share in ((torch.nn.ReLU(), 0.5), (torch.nn.GELU(), 1.0)):
+        body = (torch.nn.Linear(8, 60), torch.nn.Tanh(), torch.nn.Linear(60, 90), layer)
+        model = torch.nn.Sequential(*body, torch.nn.Linear(90, 10)).eval()
+        target = Target.last_layer(model, initial_head="zero", input_shape=(8,))
+        work = target.features.counter.work
+        assert target.forecast(10).active_share == pytest.approx(share, abs=0.1)
+        assert target.features.counter.work == work
+
+
+def test_fewer_samples_than_outputs_with_too_few_features_are_refused():
+    generator = torch.Generator().manual_seed(0)
+    features = RandomFeatureMap(GaussianMatrix(40, 39, seed=0), "gelu")
+    theta = torch.randn((10, 2), generator=generator) @ features.forward(torch.randn((2, 39), generator=generator))
+    with pytest.raises(TooFewEquations, match="40 features cannot determine the 41 unknowns of each sample: 2 samples"):
+        exhume.reconstruct(Target(features, theta), num_samples=2)

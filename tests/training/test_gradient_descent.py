@@ -1,4 +1,4 @@
-"""Training of networks: it fits, stops, resumes to the bit, says what it changed, and refuses what it cannot do."""
+"""Training of networks: it fits, stops, resumes bit for bit, reports changed settings, and refuses invalid input."""
 
 import copy
 
@@ -8,9 +8,9 @@ import torch
 from exhume import data
 from exhume.errors import FileError, InputError
 from exhume.networks import ResNet, TwoLayer, VisionTransformer
-from exhume.training import checkpoint as checkpoints
+from exhume.support import checkpoint as checkpoints
 from exhume.training import losses
-from exhume.training.descent import train
+from exhume.training.gradient_descent import train
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_divergence_names_the_step_size_and_the_way_out(digits, name):
 
 
 def test_stable_run_whose_curvature_grows_starts_again_with_half_the_step(digits, monkeypatch):
-    monkeypatch.setattr("exhume.training.descent.stable_step", lambda *_: 50.0)
+    monkeypatch.setattr("exhume.training.gradient_descent.stable_step", lambda *_: 50.0)
     training = train(NETWORKS["resnet"](), digits.inputs, digits.labels, stable=True)
     assert training.converged
     assert training.step_size in [50.0 / 2**times for times in range(1, 20)]
@@ -169,7 +169,7 @@ def test_checkpoint_of_another_training_is_refused(digits, tmp_path, monkeypatch
     file = tmp_path / "training.safetensors"
     settings = {"checkpoint": file, "resume": True, "max_steps": 20}
     train(TwoLayer(64, 128, 1, seed=1), digits.inputs, digits.labels, **settings)
-    with pytest.raises(FileError, match="belongs to another training"):
+    with pytest.raises(FileError, match="belongs to another run"):
         train(TwoLayer(64, 128, 1, seed=2), digits.inputs, digits.labels, **settings)
 
 
@@ -184,9 +184,9 @@ def test_checkpoint_of_another_training_is_refused(digits, tmp_path, monkeypatch
         ({"weight_decay": float("inf")}, "weight_decay is inf"),
         ({"step_size": 1.0, "weight_decay": 2.0}, "step_size \\* weight_decay is 2; valid: below 1"),
         ({"inputs": torch.zeros(4, 63)}, r"inputs of shape \(4, 63\); valid: \(n, 64\)"),
-        ({"inputs": torch.full((4, 64), float("nan"))}, "inputs hold NaN"),
+        ({"inputs": torch.full((4, 64), float("nan"))}, "in inputs are NaN or infinite"),
         ({"labels": torch.zeros(3)}, r"labels of shape \(3,\) for 4 inputs"),
-        ({"labels": torch.full((4,), float("inf"))}, "labels hold NaN or infinite"),
+        ({"labels": torch.full((4,), float("inf"))}, "in labels are NaN or infinite"),
     ],
 )
 def test_bad_settings_are_named(digits, change, message):

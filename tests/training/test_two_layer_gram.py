@@ -24,7 +24,7 @@ def problem(loss="square", activation="relu", width=40, dtype=torch.float64):
 
 
 def descend(network, inputs, labels, loss, step_size, weight_decay, steps=STEPS):
-    """Gradient descent as anybody would write it."""
+    """Plain gradient descent."""
     for _ in range(steps):
         value = losses.get(loss).value(network(inputs), labels)
         gradients = torch.autograd.grad(value, list(network.parameters()))

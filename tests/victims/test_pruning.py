@@ -1,4 +1,4 @@
-"""Pruning of heads: the surgeon against an explicit damped Hessian, magnitude, what survives of the span equation."""
+"""Pruning of heads: Optimal Brain Surgeon against a dense damped Hessian; magnitude; the span equation after both."""
 
 import pytest
 import torch

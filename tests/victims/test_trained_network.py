@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from exhume import data
-from exhume.knowledge import Knowledge
 from exhume.networks import TwoLayer, VisionTransformer
-from exhume.target import Target
+from exhume.target.knowledge import Knowledge
+from exhume.target.target import Target
 from exhume.victims import train
-from exhume.victims.networks import target
+from exhume.victims.trained_network import target
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Records of cells that never ran: the numbers are made up, so that drawings can be checked against them."""
+"""Records of cells with invented numbers, so that drawings can be checked against them."""
 
 from datetime import UTC, datetime
 
@@ -7,8 +7,8 @@ import safetensors.torch
 import torch
 
 from exhume.sweep.cell import Cell
-from exhume.sweep.outcome import Outcome
-from exhume.sweep.record import Record
+from exhume.sweep.experiment import Outcome
+from exhume.sweep.store import Record
 
 USUAL = {
     "num_outputs": 1,
@@ -74,7 +74,7 @@ def made_up(
         worker="here",
         versions={"exhume": "0.1.0", "torch": "2.9", "python": "3.11"},
         finished_at=None if state == "waiting" else datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-        load_pictures=lambda: pictures,
+        read_pictures=lambda: pictures,
     )
 
 

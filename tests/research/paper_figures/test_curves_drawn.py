@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from exhume.errors import InputError
-from exhume.figures.curves import FLOOR, precision_panel, step_panel, success_panel, threshold_panel
-from exhume.figures.statistics import done, failures, series, wilson
-from exhume.figures.style import figure, legend_below
+from exhume.report.chart_style import legend_below
+from exhume.research.paper_figures.panels import FLOOR, precision_panel, step_panel, success_panel, threshold_panel
+from exhume.research.paper_figures.statistics import done, failures, series, wilson
+from exhume.research.paper_figures.style import figure
 
 
 @pytest.fixture
@@ -115,13 +116,13 @@ def test_numbers_that_are_not_finite_are_left_out(record):
         lambda each: each.outcome.num_parameters,
         lambda each: each.outcome.error,
     )
-    assert (found.x, found.mean, found.std, found.count) == ((1200,), (0.2,), (0.0,), (1,))
+    assert found.to_dict("index") == {1200: {"mean": 0.2, "std": 0.0, "min": 0.2, "count": 1, "values": [0.2]}}
 
 
 def test_settings_of_descent_are_lines_and_exact_is_for_reference(axis, record):
     records = [record("descent", p, steps=steps, seed=s) for p in (600, 1200) for s, steps in enumerate((100, 300))]
     records += [record("exact", p, steps=9) for p in (600, 1200)]
-    step_panel(axis, records, "steps", variants=lambda each: f"seed {each.cell.seed}", y_label="steps")
+    step_panel(axis, records, "steps", variants=lambda each: f"seed {each.cell.seed}", title="steps")
     assert curve(axis, "descent (paper), seed 1") == {600: 300, 1200: 300}
     assert curve(axis, "exact") == {600: 9, 1200: 9}
     assert axis.get_ylabel() == "steps"
@@ -161,6 +162,6 @@ def test_a_legend_has_every_label_once(record):
     drawing, axes = figure(2)
     for each in axes:
         threshold_panel(each, [record(), record("descent")])
-    legend_below(drawing, axes)
+    legend_below(drawing, *axes)
     labels = [each.get_text() for each in drawing.legends[0].get_texts()]
     assert len(labels) == len(set(labels)) == 3

@@ -8,7 +8,7 @@ import torch
 from exhume import activations
 from exhume.activations import Activation
 from exhume.errors import InputError
-from exhume.theory import hermite
+from exhume.research.theory import hermite
 
 
 def test_coefficients_and_parities_of_all_activations_hold():

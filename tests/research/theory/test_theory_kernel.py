@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exhume import activations
-from exhume.theory import kernel
+from exhume.research.theory import kernel
 
 
 @pytest.mark.parametrize("name", ["erf", "relu", "relu+tanh"])

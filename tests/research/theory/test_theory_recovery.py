@@ -1,4 +1,4 @@
-"""Checks of span inclusion: the residual follows the error, and signs show where they should."""
+"""Checks of span inclusion: the residual is proportional to the error, and signs are determined where expected."""
 
 from dataclasses import replace
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from exhume import activations
-from exhume.theory import recovery
-from exhume.theory.setting import feature_map, sphere_samples
+from exhume.research.theory import span_recovery as recovery
+from exhume.research.theory.setting import feature_map, sphere_samples
 
 
 @pytest.mark.parametrize("name", ["tanh", "relu+tanh"])

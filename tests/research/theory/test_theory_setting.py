@@ -7,9 +7,16 @@ import pytest
 import torch
 
 from exhume import activations
-from exhume.theory import Check, fit_exponent, verify
-from exhume.theory.check import exponent_check
-from exhume.theory.setting import WAVES, entries, feature_kernel, feature_map, named, sphere_samples
+from exhume.research.theory import Check, fit_exponent, verify
+from exhume.research.theory.setting import (
+    WAVES,
+    PowerLaw,
+    entries,
+    feature_kernel,
+    feature_map,
+    named,
+    sphere_samples,
+)
 
 COSINES = torch.linspace(-1, 1, 41, dtype=torch.float64)
 
@@ -34,12 +41,12 @@ def test_one_point_has_no_exponent():
     [([1, 2, 4], True, True), ([1, 2, 4], False, False), ([1, 4, 16], True, False), ([0, 2, 4], True, False)],
 )
 def test_a_check_passes_only_with_the_predicted_exponent(values, also, passed):
-    check = exponent_check("", "", (), [], fit=([1, 2, 4], values), predicted=1.0, tolerance=0.1, also=also)
+    check = PowerLaw([1, 2, 4], values, exponent=1.0, tolerance=0.1).check("", "", (), [], also=also)
     assert check.passed is passed
 
 
 def test_a_check_is_json():
-    check = Check("a", "b", ("c", "d"), ((1, 2.5), ("e", None)), None, 1.0, 0.1, False)
+    check = Check("a", "b", ("c", "d"), ((1, 2.5), ("e", None)), passed=False, tolerance=0.1, predicted=1.0)
     value = json.loads(json.dumps(check.to_json(), allow_nan=False))
     assert value["columns"] == ["c", "d"]
     assert value["rows"] == [[1, 2.5], ["e", None]]

@@ -7,8 +7,8 @@ import torch
 
 from exhume import activations
 from exhume.activations import Activation
-from exhume.theory import uniform
-from exhume.theory.setting import WAVES, entries, feature_map, sphere_samples
+from exhume.research.theory import uniform
+from exhume.research.theory.setting import WAVES, entries, feature_map, sphere_samples
 
 
 @pytest.fixture

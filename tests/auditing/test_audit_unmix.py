@@ -1,0 +1,55 @@
+"""An audit of an ordinary ReLU network whose head alone is below the wall: its first layer gives the samples away."""
+
+import pytest
+import torch
+from torch import nn
+
+import exhume
+from exhume import data
+from exhume.report import Level
+
+COUNT, WIDTH = 6, 200
+
+
+@pytest.fixture(scope="module")
+def audited():
+    digits = data.load("digits", samples=COUNT)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    optimiser = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    for _ in range(100):
+        optimiser.zero_grad()
+        nn.functional.mse_loss(model(digits.inputs)[:, 0], digits.labels).backward()
+        optimiser.step()
+    return exhume.audit(model.eval(), initial=before, input_shape=(64,), truth=digits.inputs)
+
+
+def test_the_verdict_is_a_leak_though_the_head_is_below_the_wall(audited):
+    assert audited.result.method == "unmix"
+    assert audited.forecast.verdict == "labels only"
+    assert audited.report.verdict.level is Level.LEAK
+    assert (audited.measured["recovered"], audited.measured["certain"]) == (COUNT, COUNT)
+
+
+def test_summary_and_json_say_that_the_forecast_counts_the_head_only(audited):
+    sentence = "The forecast (labels only) counts the head only; the first layer gave the samples away."
+    assert sentence in audited.summary()
+    assert sentence in audited.to_json()["verdict"]["sentences"]
+    assert "The loss fell below its tolerance" not in audited.summary()
+    assert "found for every sample" in audited.summary()
+
+
+def test_the_page_shows_rank_and_zeros_and_what_the_attack_used(audited):
+    report = audited.report
+    titles = [each.title for each in report.convergence]
+    assert titles[:2] == [
+        "How many samples moved the first layer",
+        "Zeros of the columns, and the inputs that explain them",
+    ]
+    assert "This counts the head only" in report.law.caption
+    assert "labels only, for the head alone" in report.model_card
+    known = {each.name: each.value for each in report.assumptions}
+    assert "Head before training" not in known
+    assert "first layer before training were known" in known["First layer before training"]
+    assert "did not need it" in known["Number of samples"]

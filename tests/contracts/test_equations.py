@@ -1,0 +1,293 @@
+"""The contract of every equation: residual, loss, coefficients and derivatives are those of a dense least-squares fit.
+
+A new equation is one row of EQUATIONS: a builder that pairs what the code computes with a dense oracle.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from exhume import data
+from exhume.equation.gradient_span import GradientSpan
+from exhume.equation.norms import FixedNorm, FreeNorm
+from exhume.equation.nuisance import Nuisance
+from exhume.equation.protocol import Equation
+from exhume.equation.span import Span
+from exhume.features import GaussianMatrix, RandomFeatureMap
+from exhume.networks import MLP
+from exhume.solvers import StoppingRule, levenberg_marquardt
+from exhume.target.target import Target
+from exhume.victims import RandomFeatures
+
+DIM, WIDTH, SAMPLES = 5, 40, 3
+EPS = 1e-6
+ACTIVATIONS = {"relu": functional.relu, "abs": torch.abs, "tanh": torch.tanh, "gelu": functional.gelu}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An equation as the code has it, a candidate, and a dense oracle."""
+
+    equation: Equation
+    rows: Tensor  # a candidate
+    rhs: Callable[[Tensor], Tensor]  # oracle: what is to be explained, (e,)
+    design: Callable[[Tensor], Tensor]  # oracle: the columns that explain it, those of the samples first, (e, m + q)
+    in_order: Callable[[Tensor], Tensor] = torch.flatten  # coefficients (n, k) in the order of those columns, (m,)
+    known: int = 0  # samples that are known
+
+    def dense_fit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Residual and coefficients by a dense solver."""
+        design, rhs = self.design(rows), self.rhs(rows)
+        weights = torch.linalg.lstsq(design, rhs[:, None], driver="gelsd").solution[:, 0]
+        return rhs - design @ weights, weights
+
+    def dense_loss(self, rows: Tensor) -> float:
+        return float(self.dense_fit(rows)[0].square().sum()) / self.equation.squared_norm
+
+    def dense_jacobian(self, rows: Tensor, weights: Tensor) -> Tensor:
+        """Of what these weights explain, in the rows: (e, rows d), by central differences."""
+
+        def explained(at):
+            return self.design(at) @ weights - self.rhs(at)
+
+        steps = EPS * torch.eye(rows.numel(), dtype=torch.float64).reshape(-1, *rows.shape)
+        return torch.stack([(explained(rows + step) - explained(rows - step)) / (2 * EPS) for step in steps], 1)
+
+
+def normal(*shape, seed):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def matrix_of(features):
+    """V (p, d)."""
+    return torch.cat([part.clone() for _, part in features.matrix.chunks(torch.float64)])
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A span equation to be built."""
+
+    activation: str = "relu"
+    outputs: int = 1
+    nuisance: Nuisance | None = None
+    known: int = 0
+
+
+def span_of(setting):
+    features = RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=1), setting.activation, torch.float64)
+    fixed = features.forward(normal(setting.known, DIM, seed=2)) if setting.known else None
+    span = Span(features, normal(setting.outputs, WIDTH, seed=3), setting.nuisance, fixed=fixed)
+    return span, normal(SAMPLES + span.num_linear, DIM, seed=4)
+
+
+def dense_rows(setting, matrix, rows):
+    """Rows (n + q, p) that are fitted to every output: features of samples, nuisance, features of known samples."""
+    activation = ACTIVATIONS[setting.activation]
+    parts = [activation(rows[:SAMPLES] @ matrix.T)]
+    if setting.nuisance and setting.nuisance.linear and not setting.nuisance.joint:
+        parts.append(matrix.T)
+    if setting.nuisance and setting.nuisance.constant:
+        parts.append(torch.ones((1, len(matrix)), dtype=torch.float64))
+    if setting.known:
+        parts.append(activation(normal(setting.known, DIM, seed=2) @ matrix.T))
+    return torch.cat(parts)
+
+
+def span_case(setting):
+    span, rows = span_of(setting)
+    matrix = matrix_of(span.features)
+
+    def rhs(rows):
+        linear = rows[SAMPLES:] @ matrix.T  # W V^T where W is among the unknowns
+        return (span.displacement - linear if len(linear) else span.displacement).flatten()
+
+    def design(rows):
+        """One block of columns an output, those of samples before all others."""
+        dense = dense_rows(setting, matrix, rows)
+        blocks = (dense[:SAMPLES].T, dense[SAMPLES:].T)
+        return torch.cat([torch.block_diag(*[block] * setting.outputs) for block in blocks], 1)
+
+    return Case(span, rows, rhs, design, lambda coefficients: coefficients.T.flatten(), setting.known)
+
+
+def gradient_case(target, design, **options):
+    span = GradientSpan(target, **options)
+    displacement = torch.cat([part.flatten() for part in span.rhs])
+    return Case(span, normal(SAMPLES, DIM, seed=4), lambda rows: displacement, design)
+
+
+def head_alone():
+    """Random features, of which only the head was trained."""
+    training = data.load("sphere", dim=DIM, samples=SAMPLES, seed=0)
+    victim = RandomFeatures(num_features=WIDTH, activation="gelu", dtype="float64").fit(
+        training.inputs, training.labels
+    )
+    target = victim.target()
+    matrix = matrix_of(target.features)
+    return gradient_case(target, lambda rows: functional.gelu(rows @ matrix.T).T)
+
+
+def whole_network():
+    """All weights of a network with two outputs, gradients at the trained weights."""
+    network = MLP(DIM, (9, 8), 2, "gelu", seed=0).double().eval()
+    weights = {name: weight.detach() for name, weight in network.named_parameters()}
+    initial = {name: weight + 0.1 * normal(*weight.shape, seed=7) for name, weight in weights.items()}
+
+    def jacobians(rows):
+        def outputs(weights, sample):
+            return torch.func.functional_call(network, weights, (sample[None],))[0]
+
+        parts = torch.func.vmap(torch.func.jacrev(outputs), (None, 0))(weights, rows)  # (n, k, ...) each
+        return torch.cat([parts[name].flatten(2) for name in weights], 2).flatten(0, 1).T
+
+    target = Target.last_layer(network, initial_head=initial, input_shape=(DIM,))
+    return gradient_case(target, jacobians, parameters="all", at="trained")
+
+
+SPANS = {
+    "one output": Setting(),
+    "two outputs": Setting("gelu", 2),
+    "linear part projected out": Setting("abs", 2, Nuisance(linear=True)),
+    "linear part solved jointly": Setting("abs", 2, Nuisance(linear=True, joint=True)),
+    "constant part": Setting("tanh", 1, Nuisance(constant=True)),
+    "linear and constant part": Setting("gelu", 1, Nuisance(linear=True, constant=True)),
+    "joint linear and constant part": Setting("gelu", 2, Nuisance(linear=True, constant=True, joint=True)),
+    "known samples": Setting("relu", 2, known=2),
+    "known samples and every part": Setting("gelu", 2, Nuisance(linear=True, constant=True), known=2),
+}
+EQUATIONS = {
+    **{f"span, {name}": lambda setting=setting: span_case(setting) for name, setting in SPANS.items()},
+    "gradients, head alone": head_alone,
+    "gradients, whole network": whole_network,
+}
+
+
+@pytest.fixture(params=sorted(EQUATIONS))
+def case(request):
+    return EQUATIONS[request.param]()
+
+
+def test_residual_loss_and_coefficients_are_those_of_a_dense_fit(case):
+    point = case.equation.at(case.rows)
+    residual, weights = case.dense_fit(case.rows)
+    found = case.in_order(point.coefficients)
+    torch.testing.assert_close(point.residual.flatten(), residual, atol=1e-9, rtol=1e-8)
+    torch.testing.assert_close(found, weights[: len(found)], atol=1e-8, rtol=1e-8)
+    assert point.loss == pytest.approx(case.dense_loss(case.rows), rel=1e-9)
+    assert case.equation.squared_size(point.residual) == pytest.approx(float(residual.square().sum()), rel=1e-9)
+    assert torch.equal(point.samples, case.rows[:SAMPLES])
+
+
+def test_known_samples_use_up_equations(case):
+    point = case.equation.at(case.rows)
+    known = case.known * point.coefficients.shape[1]
+    assert case.equation.num_equations == point.residual.numel() - known
+
+
+def test_the_adjoint_of_the_residual_is_the_gradient_of_the_dense_loss(case):
+    rows, equation = case.rows, case.equation
+    steps = EPS * torch.eye(rows.numel(), dtype=torch.float64).reshape(-1, *rows.shape)
+    slopes = [(case.dense_loss(rows + step) - case.dense_loss(rows - step)) / (2 * EPS) for step in steps]
+    expected = torch.tensor(slopes, dtype=torch.float64)
+    assert expected.abs().max() > 1e-3  # the candidate is no minimum
+    point = equation.at(rows)
+    gradient = -2 / equation.squared_norm * equation.adjoint(point, point.residual)
+    torch.testing.assert_close(gradient.flatten(), expected, atol=1e-7, rtol=1e-5)
+
+
+def test_jacobian_is_that_of_the_dense_model_and_adjoint_its_transpose(case):
+    rows, equation, point = case.rows, case.equation, case.equation.at(case.rows)
+    weights = case.dense_fit(rows)[1]
+    weights[point.coefficients.numel() :] = 0  # nuisance and known samples do not change with the rows
+    dense = case.dense_jacobian(rows, weights)
+    units = torch.eye(rows.numel(), dtype=torch.float64).reshape(-1, *rows.shape)
+    found = torch.stack([equation.jacobian(point, unit).flatten() for unit in units], 1)
+    torch.testing.assert_close(found, dense, atol=1e-6, rtol=1e-6)
+    changes = torch.eye(len(dense), dtype=torch.float64).reshape(-1, *point.residual.shape)
+    adjoint = torch.stack([equation.adjoint(point, unit).flatten() for unit in changes])
+    torch.testing.assert_close(adjoint, dense, atol=1e-6, rtol=1e-6)
+
+
+def test_projection_removes_what_the_dense_columns_span(case):
+    point = case.equation.at(case.rows)
+    change = normal(*point.residual.shape, seed=8)
+    basis = torch.linalg.qr(case.design(case.rows))[0]
+    projected = case.equation.project(point, change)
+    expected = change.flatten() - basis @ (basis.T @ change.flatten())
+    torch.testing.assert_close(projected.flatten(), expected, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(case.equation.project(point, projected), projected, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("norms", [FreeNorm(1.0), FixedNorm(1.0)])
+def test_the_normal_system_is_that_of_the_projected_jacobian(case, norms):
+    equation, point = case.equation, case.equation.at(case.rows)
+    system = equation.normal_system(point, 0.1, norms)
+    directions = norms.project_tangent(case.rows, normal(*case.rows.shape, seed=9), SAMPLES)
+
+    def tangent(rows):
+        return norms.project_tangent(case.rows, rows, SAMPLES)
+
+    image = equation.adjoint(point, equation.project(point, equation.jacobian(point, directions)))
+    found = system.to_rows(system.apply(system.from_rows(directions)))
+    torch.testing.assert_close(found, tangent(image) + system.ridge * directions, atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(system.to_rows(system.rhs), tangent(equation.adjoint(point, point.residual)))
+    assert bool((system.ridge > 0).all())
+    preconditioned = system.to_rows(system.precondition(system.from_rows(directions)))
+    torch.testing.assert_close(preconditioned, tangent(preconditioned))
+    assert float((preconditioned * directions).sum()) > 0
+
+
+def test_a_contribution_is_what_a_dense_fit_without_the_sample_adds_to_the_loss(case):
+    point = case.equation.at(case.rows)
+    design, rhs = case.design(case.rows), case.rhs(case.rows)
+    samples = torch.arange(SAMPLES)[:, None].expand(SAMPLES, point.coefficients.shape[1])
+    of_column = torch.full((design.shape[1],), -1)
+    of_column[: samples.numel()] = case.in_order(samples)
+    losses = []
+    for sample in range(SAMPLES):
+        others = design[:, of_column != sample]
+        rest = rhs - others @ torch.linalg.lstsq(others, rhs[:, None], driver="gelsd").solution[:, 0]
+        losses.append(float(rest.square().sum()) / case.equation.squared_norm)
+    added = torch.tensor(losses, dtype=torch.float64) - point.loss
+    torch.testing.assert_close(case.equation.contributions(point).double(), added, rtol=1e-6, atol=1e-9)
+
+
+def test_cancellation_is_how_much_larger_the_terms_are_than_their_sum(case):
+    point = case.equation.at(case.rows)
+    design = case.design(case.rows)[:, : point.coefficients.numel()]
+    samples = torch.arange(SAMPLES)[:, None].expand(SAMPLES, point.coefficients.shape[1])
+    columns = design * case.in_order(point.coefficients)
+    terms = [columns[:, case.in_order(samples) == sample].sum(1) for sample in range(SAMPLES)]
+    displacement = case.rhs(case.rows[:SAMPLES])
+    largest = max(float(torch.stack(terms).square().sum()), float(displacement.square().sum()))
+    expected = max(1.0, (largest / case.equation.squared_norm) ** 0.5)
+    assert case.equation.cancellation(point) == pytest.approx(expected, rel=1e-9)
+
+
+def test_levenberg_marquardt_lowers_the_loss_of_every_equation(case):
+    end = levenberg_marquardt(case.equation, case.rows, FreeNorm(1.0), StoppingRule(8, 1e-9))
+    assert end.point.loss < 0.9 * end.losses[0]
+    assert end.point.loss == pytest.approx(case.dense_loss(end.point.rows), rel=1e-6)
+
+
+@pytest.mark.parametrize("chosen", [slice(5, 33), torch.arange(28) * 3 % WIDTH])
+@pytest.mark.parametrize("name", sorted(SPANS))
+def test_subset_is_the_dense_fit_on_those_coordinates(name, chosen):
+    setting = SPANS[name]
+    span, rows = span_of(setting)
+    part, matrix = span.subset(chosen), matrix_of(span.features)[chosen]
+    rhs = span.displacement[:, chosen]
+    if span.num_linear:
+        rhs = rhs - rows[SAMPLES:] @ matrix.T
+    columns = dense_rows(setting, matrix, rows).T
+    weights = torch.linalg.lstsq(columns, rhs.T, driver="gelsd").solution
+    expected = rhs - (columns @ weights).T
+    point = part.at(rows)
+    torch.testing.assert_close(point.residual, expected, atol=1e-9, rtol=1e-8)
+    torch.testing.assert_close(point.coefficients, weights[:SAMPLES], atol=1e-8, rtol=1e-8)
+    scale = span.squared_norm * len(matrix) / WIDTH
+    assert point.loss == pytest.approx(float(expected.square().sum()) / scale, rel=1e-9)
