@@ -1,1 +1,1 @@
-"""Benches: tables that compare two sides on the same problem, in one run."""
+"""Benchmarks that print the tables of the documentation: `python -m benches NAME`."""

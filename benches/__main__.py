@@ -1,11 +1,14 @@
-"""`python -m benches [name ...]`: runs the named benches, or all of them, each in a process of its own."""
+"""`python -m benches [name ...]` runs the named benches, or all of them, each in a separate process."""
 
 import importlib
 import subprocess
 import sys
 
 BENCHES = (
+    "structure",
     "step_cost",
+    "startup",
+    "cost_table",
     "memory",
     "sample_count",
     "activations",
@@ -24,10 +27,14 @@ BENCHES = (
     "pruning",
     "logistic",
     "width_bound",
+    "seeds",
     "twins",
+    "unmix",
     "tabular",
     "defences",
+    "unmix_defences",
     "passes",
+    "sensitivity",
     "sphere100",
     "scaling",
     "hot_loop",
@@ -46,7 +53,7 @@ def main(chosen: list[str]) -> None:
         print(f"## {chosen[0]}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
         module.main()
         return
-    for name in chosen or BENCHES:  # apart, so that peak memory is each one's own
+    for name in chosen or BENCHES:  # separate processes, so that peak memory is measured per bench
         subprocess.run([sys.executable, "-m", "benches", name], check=True)
         print(flush=True)
 

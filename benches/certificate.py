@@ -1,4 +1,4 @@
-"""The certificate on 50 mixed problems: p from 0.5dn to 5dn, with and without noise on theta, right and wrong n."""
+"""The certificate on 50 problems: p from 0.5dn to 5dn, with and without noise on theta, right and wrong n."""
 
 import itertools
 import sys
@@ -7,7 +7,7 @@ import torch
 
 import exhume
 from benches.problems import side_by_side, sphere_problem, table
-from exhume.randomness import generator_for
+from exhume.support.randomness import generator_for
 
 DIM, SAMPLES = 20, 10
 CASES = [
@@ -19,7 +19,7 @@ CASES = [
 
 
 def run(case: tuple[float, float, int, int]) -> tuple[str, float | None, float]:
-    """One problem: the verdict, the predicted and the true error (signed, missing samples counted with 1)."""
+    """The verdict, the predicted and the true error of one problem (signed; a missing sample counts 1)."""
     ratio, noise, more, seed = case
     training, victim = sphere_problem(DIM, SAMPLES, ratio, 1000 + seed)
     theta = victim.theta_

@@ -6,7 +6,7 @@ import sys
 import exhume
 from benches.problems import FIGURES, table
 from exhume import data
-from exhume.gallery import save_gallery
+from exhume.scoring.gallery import save_gallery
 
 DESCENT_STEPS = 300
 CASES = (
@@ -31,7 +31,7 @@ def main() -> None:
         judged = exhume.score(result, training.inputs, true_labels=training.labels)
         found = result.samples[[match.row for match in judged.matches]].to(training.inputs)
         norms = float((found.norm(dim=1) / training.inputs.norm(dim=1) - 1).abs().max())
-        errors = [match.error if result.signs_determined else match.error_up_to_sign for match in judged.matches]
+        errors = judged.claimed_errors
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         rows.append(
             (

@@ -1,4 +1,4 @@
-"""Defences, measured: what exact still recovers from altered copies of two small models, and what each costs them."""
+"""Measured defences: what exact recovers from altered copies of two small models, and how much accuracy each costs."""
 
 import sys
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from benches.problems import side_by_side
 from exhume import data
 from exhume.attacks import build
 from exhume.defences import Outcome, Release, measure, table, where_recovery_ends
-from exhume.knowledge import Knowledge
+from exhume.target.knowledge import Knowledge
 
 HELD_OUT, MAX_PASSES = 100, 6_000
 STEPS, STEP_SIZE = 500, 0.1
@@ -19,7 +19,7 @@ STEPS, STEP_SIZE = 500, 0.1
 
 @dataclass(frozen=True)
 class Case:
-    """A victim to be defended."""
+    """A victim to defend."""
 
     title: str
     samples: int
@@ -29,23 +29,24 @@ FEATURES = Case("random features, digits 3 and 8, d=64, n=10, p=5dn=3200, square
 PROBE = Case("conv net with a linear probe, ten digits, d=64, n=6, 513 features x 10 outputs, softmax", 6)
 
 
-def digits(case: Case, **options: object) -> tuple[torch.Tensor, ...]:
-    """Training inputs and labels, then held-out ones: the same digits further on in the file, mixed by a seed."""
+def digits(case: Case, **options: object) -> data.Dataset:
+    """Training digits, and as non-members the same digits from later in the file, shuffled with a seed."""
     everything = data.load("digits", samples=case.samples + HELD_OUT, **options)
     order = torch.randperm(case.samples + HELD_OUT, generator=torch.Generator().manual_seed(0))
     inputs, labels = everything.inputs[order].float(), everything.labels[order].float()
     count = case.samples
-    return inputs[:count], labels[:count], inputs[count:], labels[count:]
+    return data.Dataset.of(inputs[:count], labels[:count], inputs[count:], labels[count:])
 
 
 def random_features() -> Release:
-    inputs, labels, *held_out = digits(FEATURES, classes=[3, 8])
-    victim = exhume.RandomFeatures(num_features=5 * inputs.numel(), seed=0).fit(inputs, labels)
-    return Release(victim.target(knowledge=Knowledge.about(labels)), inputs, labels, *held_out)
+    chosen = digits(FEATURES, classes=[3, 8])
+    victim = exhume.RandomFeatures(num_features=5 * chosen.inputs.numel(), seed=0).fit(chosen.inputs, chosen.labels)
+    return Release(victim.target(knowledge=Knowledge.about(chosen.labels)), chosen)
 
 
 def linear_probe() -> Release:
-    inputs, labels, *held_out = digits(PROBE, labels="one-hot")
+    chosen = digits(PROBE, labels="one-hot")
+    inputs, labels = chosen.inputs, chosen.labels
     torch.manual_seed(0)
     body = (nn.Conv2d(1, 16, 3), nn.GELU(), nn.Conv2d(16, 32, 3), nn.GELU(), nn.Flatten())
     net = nn.Sequential(*body, nn.Linear(512, 10))
@@ -58,7 +59,7 @@ def linear_probe() -> Release:
         optimiser.step()
     knowledge = Knowledge(num_samples=len(inputs))
     target = exhume.Target.last_layer(net.eval(), "5", initial_head=initial, input_shape=(1, 8, 8), knowledge=knowledge)
-    return Release(target, inputs, labels, *held_out)
+    return Release(target, chosen)
 
 
 def run(case: Case) -> list[Outcome]:

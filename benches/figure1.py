@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from benches.headline import COLUMNS, Case, apart
 from benches.problems import FIGURES, table
 
-# Of V, which would take 37.7 GB: what does not fit is made anew on every pass.
+# V would take 37.7 GB; rows that do not fit the budget are regenerated on every pass.
 MEMORY_BUDGET = "12GB"
 PER_CLASS, NUM_FEATURES = 50, 10 * 3072 * 100
 SEEDS = (0, 1)
@@ -17,7 +17,7 @@ MAX_GB, MAX_MINUTES, HOPED_MINUTES = 16, 45, 30
 
 
 def headline(seeds: Sequence[int]) -> list[Case]:
-    """The figure's problem, with V of each of these seeds."""
+    """The figure's problem, once for each seed of V."""
     return [
         Case(f"figure1_seed{seed}", "cifar10", PER_CLASS, NUM_FEATURES, seed, memory_budget=MEMORY_BUDGET)
         for seed in seeds

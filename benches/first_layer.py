@@ -7,14 +7,14 @@ from benches.problems import say, table
 from exhume import data
 from exhume.data import Dataset
 from exhume.networks import TwoLayer
-from exhume.target import Target
+from exhume.target.target import Target
 from exhume.victims import Training, train
-from exhume.victims.networks import target
+from exhume.victims.trained_network import target
 
 SEEDS = (0, 1)
-# p_L / (d n) for ten pictures, one of each class.
+# p_L / (d n) for ten images, one of each class.
 RATIOS = (0.05, 0.1, 0.3, 1.0)
-# A hundred pictures, ten of each class; retracing their training would take longer than the attack.
+# A hundred images, ten of each class; simulating their training would take longer than the attack.
 MANY = (0.25, 10)
 METHODS: dict[str, dict[str, Any]] = {
     "subspace": {},
@@ -25,7 +25,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def victim(training: Dataset, ratio: float, seed: int, step_size: float | None = None) -> tuple[Training, Target]:
-    """A trained network, and what a thief holds who knows its initial weights but not the number of samples."""
+    """A trained network, and the target of an adversary who knows its initial weights but not the number of samples."""
     outputs = training.labels.shape[1]
     width = round(ratio * training.input_dim * training.num_samples / outputs)
     network = TwoLayer(training.input_dim, width, outputs, seed=seed)
@@ -36,7 +36,7 @@ def victim(training: Dataset, ratio: float, seed: int, step_size: float | None =
 
 
 def row(training: Dataset, trained: Training, public: Target, name: str, ratio: float, seed: int) -> tuple[object, ...]:
-    """One attack on one victim; those that cannot count samples are told how many there are."""
+    """One attack on one victim; attacks that cannot estimate the number of samples are given it."""
     method = name.split(",")[0]
     if method != "subspace":
         public = public.assuming(num_samples=training.num_samples)
@@ -51,7 +51,7 @@ def row(training: Dataset, trained: Training, public: Target, name: str, ratio: 
         f"{trained.step_size:.0e}",
         f"{100 * trained.drift:.2g} %",
         name,
-        result.samples.shape[0] if method == "subspace" else "told",
+        result.samples.shape[0] if method == "subspace" else "given",
         f"{judged.error:.5f}",
         f"{max(match.error for match in judged.matches):.5f}",
         "-" if predicted is None else f"{predicted:.5f}",
@@ -71,7 +71,7 @@ def main() -> None:
         for ratio in RATIOS:
             trained, public = victim(ten, ratio, seed)
             rows += [row(ten, trained, public, name, ratio, seed) for name in METHODS]
-    # The paper's own step, a hundred times smaller: the retraced descent must find that out.
+    # The paper's own step, a hundred times smaller: the simulated training must find it.
     trained, public = victim(ten, 0.1, 0, step_size=1e-5)
     rows.append(row(ten, trained, public, "subspace", 0.1, 0))
     ratio, per_class = MANY

@@ -1,4 +1,4 @@
-"""Gradients of all layers against the head alone: kkt, ntk, exact and descent on the same victims (EXHUME_DATA)."""
+"""Attacks on all layers (kkt, ntk) and on the head (exact, descent) on the same victims (EXHUME_DATA)."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,33 +7,34 @@ import torch
 
 import exhume
 from benches.problems import say, table
-from exhume import data, measures, networks
+from exhume import data, networks
 from exhume.data import Dataset, PictureFormat
+from exhume.scoring import matching, metrics
 from exhume.victims import train
-from exhume.victims.networks import target
+from exhume.victims.trained_network import target
 
 SIMILAR = 0.4  # SSIM above which Buzaglo et al. call a reconstruction good
 
 
 @dataclass(frozen=True)
 class Case:
-    """A victim on CIFAR-10 frogs and trucks, and the attacks with the options that suit its scale.
+    """A victim on CIFAR-10 frogs and trucks, and the attacks with options for its scale.
 
-    The published options are for up to 500 images of 32 x 32 and 50,000 or 80,000 steps. What differs here was chosen
-    on networks of another seed, trained on the same images.
+    The published options are for up to 500 images of 32 x 32 and 50,000 or 80,000 steps. Options that differ were
+    chosen on networks with another seed, trained on the same images.
     """
 
     name: str
     size: int
     per_class: int
-    standardised: bool  # else pixels less their mean
+    standardised: bool  # otherwise pixels minus their mean
     network: dict[str, Any]
     training: dict[str, Any]
     attacks: dict[str, dict[str, Any]]
 
 
 HEAD = {"exact": {"max_starts": 1}, "descent": {"max_steps": 200}}
-# Samples of large norm have small coefficients, which must start small and move by small steps.
+# Samples of large norm have small coefficients, which need small initial values and small steps.
 NTK = {"max_steps": 2500, "coefficient_scale": 0.02, "coefficient_rate": 5e-4, "sharpening_steps": 1500}
 KKT = {"max_steps": 4000, "sample_rate": 0.003, "weight_rate": 1e-3, "precision": "float32"}
 CASES = (
@@ -87,7 +88,7 @@ CASES = (
 
 
 def pictures(case: Case) -> tuple[Dataset, torch.Tensor]:
-    """The training set, and twice as many other pictures of the same classes."""
+    """The training set, and twice as many other images of the same classes."""
     training = data.load("cifar10", per_class=case.per_class, size=case.size)
     raw = data.load("cifar10", per_class=3 * case.per_class, size=case.size, standardise="none")
     assert training.picture is not None
@@ -102,13 +103,13 @@ def pictures(case: Case) -> tuple[Dataset, torch.Tensor]:
 
 
 def similar(rows: torch.Tensor, training: Dataset, norms_known: bool) -> int:
-    """True samples whose nearest row (by direction, at the true norm, if norms are open) has an SSIM above 0.4."""
+    """How many true samples have a nearest row with an SSIM above 0.4; undetermined norms are set to the true ones."""
     assert training.picture is not None
     truth, rows = training.inputs.double(), rows.double().cpu()
-    place = (lambda vectors: vectors) if norms_known else measures.on_sphere
-    nearest = rows[measures.distances(place(truth), place(rows))[0].argmin(1)]
-    shown = nearest if norms_known else measures.on_sphere(nearest, truth.norm(dim=1))
-    ssim = measures.picture_scores(training.picture.to_pictures, shown, truth)[1]
+    place = (lambda vectors: vectors) if norms_known else matching.on_sphere
+    nearest = rows[matching.distances(place(truth), place(rows))[0].argmin(1)]
+    shown = nearest if norms_known else matching.on_sphere(nearest, truth.norm(dim=1))
+    ssim = metrics.picture_scores(training.picture.to_pictures, shown, truth)[1]
     return sum(value > SIMILAR for value in ssim)
 
 
@@ -131,8 +132,8 @@ def main() -> None:
             method = name.partition(",")[0]
             result = exhume.reconstruct(victim, method=method, seed=0, allow_underdetermined=True, **options)
             judged = exhume.score(result, training.inputs)
-            error = judged.error if result.signs_determined else judged.error_up_to_sign
-            found = judged.recovered if result.signs_determined else judged.recovered_up_to_sign
+            error = judged.claimed_error
+            found = judged.claimed_recovered
             say(result.summary())
             rows.append(
                 (

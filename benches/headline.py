@@ -1,4 +1,4 @@
-"""Headline problems: pictures out of random features, one case a process, so that peak memory is each one's own."""
+"""Images recovered from random features; each case runs in its own process, to measure its peak memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ import torch
 
 import exhume
 from benches.problems import FIGURES, say
-from exhume import data, files
+from exhume import data
 from exhume.attacks import ProgressEvent
 from exhume.data import Dataset
-from exhume.gallery import as_shown, save_gallery
+from exhume.scoring.aligned import align
+from exhume.scoring.gallery import save_gallery
+from exhume.support import files
 
 COLUMNS = (
     "n",
@@ -38,9 +40,9 @@ COLUMNS = (
     "total s",
     "peak GB",
 )
-# Seconds between two lines about a running attack.
+# Seconds between two progress lines of a running attack.
 _PATIENCE = 30.0
-# Pairs a row of the gallery: a hundred pairs fill a landscape sheet.
+# Pairs per row of the gallery: a hundred pairs fill a landscape page.
 _PAIRS_A_ROW = 20
 
 
@@ -49,14 +51,14 @@ class Case:
     """A victim and the attack on it.
 
     Attributes:
-        name: of its files, and to choose it by.
+        name: name of the case and of its files.
         source: "cifar10" or "tiny-imagenet".
-        per_class: pictures of each of the two classes of the paper.
+        per_class: number of images of each of the paper's two classes.
         num_features: p.
-        seed: of V, and of the attack's own randomness.
-        size: pixels a side.
-        memory_budget: for V.
-        max_passes: of the attack; None is no limit.
+        seed: seed of V and of the attack.
+        size: pixels per side.
+        memory_budget: memory for V.
+        max_passes: limit of the attack; None means no limit.
     """
 
     name: str
@@ -71,7 +73,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came out of a case: all errors are signed, `worst_norm` and `labels` are None where nothing is claimed."""
+    """Results of a case. All errors are signed; `worst_norm` and `labels` are None if they are not determined."""
 
     case: Case
     samples: int
@@ -90,16 +92,16 @@ class Measured:
 
     @property
     def seconds(self) -> float:
-        """Of training and attack together."""
+        """Seconds of training and attack together."""
         return self.training_seconds + self.attack_seconds
 
     @property
     def solved(self) -> bool:
-        """Whether all samples came back, with signs and a mean error below 1e-3."""
+        """Whether all samples are recovered with signs and the mean error is below 1e-3."""
         return self.recovered == self.samples and self.error < 1e-3
 
     def cells(self) -> tuple[object, ...]:
-        """A row of `COLUMNS`."""
+        """The values of `COLUMNS`."""
         return (
             self.samples,
             f"{self.case.num_features:,}",
@@ -120,7 +122,7 @@ class Measured:
 
 
 def measure(case: Case) -> Measured:
-    """Trains, attacks and judges in this process; writes figs/<name>.png and figs/<name>.json."""
+    """Trains, attacks and scores in this process; writes figs/<name>.png and figs/<name>.json."""
     training = data.load(case.source, per_class=case.per_class, size=case.size)
     started = time.perf_counter()
     victim = exhume.RandomFeatures(case.num_features, seed=case.seed, memory_budget=case.memory_budget)
@@ -133,7 +135,7 @@ def measure(case: Case) -> Measured:
     result = exhume.reconstruct(target, seed=case.seed, progress=Teller(case.name), **limits)
     attacked, peak = time.perf_counter(), _peak()
     judged = exhume.score(result, training.inputs, true_labels=training.labels)
-    # A true sample without a row counts as in the mean error: with 1.
+    # A true sample without a matching row counts as an error of 1, as in the mean error.
     errors = [match.error for match in judged.matches] + [1.0] * judged.missing
     norms = result.samples[[match.row for match in judged.matches]].double().norm(dim=1)
     true_norms = training.inputs[[match.truth_index for match in judged.matches]].double().norm(dim=1)
@@ -153,18 +155,18 @@ def measure(case: Case) -> Measured:
         peak_gb=peak,
         threads=torch.get_num_threads(),
     )
-    say(f"{case.name}: {' | '.join(map(str, measured.cells()))}\n{result.summary()}")  # before files can go wrong
+    say(f"{case.name}: {' | '.join(map(str, measured.cells()))}\n{result.summary()}")  # before writing files can fail
     _save(measured, training, result, judged)
     return measured
 
 
 def apart(cases: Sequence[Case]) -> list[Measured]:
-    """Measures each case in a new process, one after the other."""
+    """Measures the cases one after the other, each in a new process."""
     return [_in_a_new_process(measure, case) for case in cases]
 
 
 def chosen(cases: Sequence[Case]) -> list[Case]:
-    """The cases whose names contain a word of EXHUME_BENCH_CASES (words and commas), or all if it is not set."""
+    """The cases whose names contain one of the comma-separated words of EXHUME_BENCH_CASES, or all if it is not set."""
     words = os.environ.get("EXHUME_BENCH_CASES", "").replace(",", " ").split()
     kept = [case for case in cases if not words or any(word in case.name for word in words)]
     if not kept:
@@ -173,7 +175,7 @@ def chosen(cases: Sequence[Case]) -> list[Case]:
 
 
 class Teller:
-    """Says now and then where a running attack is."""
+    """Prints the progress of a running attack at intervals."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -193,12 +195,12 @@ def _in_a_new_process(work: Callable[[Case], Measured], case: Case) -> Measured:
 
 
 def _save(measured: Measured, training: Dataset, result: exhume.Reconstruction, judged: exhume.Score) -> None:
-    """The gallery of all matched pairs, and all that was measured."""
+    """Writes the gallery of all matched pairs, and all measurements."""
     FIGURES.mkdir(exist_ok=True)
     name = measured.case.name
     metrics = {"measured": asdict(measured), "score": judged.to_json(), "result": result.to_json()}
     files.write_json(FIGURES / f"{name}.json", metrics)
-    shown = as_shown(result, judged, training.inputs)
+    shown = align(result.samples, judged, training.inputs)
     borrowed = f"; {' and '.join(shown.borrowed)} from the truth" if shown.borrowed else ""
     title = f"{measured.recovered} of {measured.samples} recovered, p = {measured.case.num_features:,}"
     title += f" (true above, recovered below with its error{borrowed})"
@@ -215,5 +217,5 @@ def _save(measured: Measured, training: Dataset, result: exhume.Reconstruction, 
 
 
 def _peak() -> float:
-    """GB of memory that this process has held at most."""
+    """Peak memory of this process in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

@@ -1,4 +1,4 @@
-"""The hot loop: share of the attack's time inside matrix products; CIFAR-10, n = 30, p = 3dn (EXHUME_DATA)."""
+"""Share of the attack's time inside matrix products: CIFAR-10, n = 30, p = 3dn (EXHUME_DATA)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ DRAWS = frozenset({"randn", "normal", "randn_like", "rand", "uniform", "randint"
 
 @dataclass
 class Profile:
-    """Seconds and calls of every operation of PyTorch, in the thread that attacks and in those that it starts.
+    """Seconds and calls of every PyTorch operation, in the attack's thread and in the threads that it starts.
 
     Attributes:
-        seconds, calls: by the operation's name. Operations of other threads count with their share of the threads, as
-            they run beside each other while the attack waits.
+        seconds, calls: by the operation's name. Times of worker threads are divided by their number, because they run
+            in parallel while the attack waits.
         wall: seconds of the whole block.
-        overhead: seconds that the timing itself took, estimated.
+        overhead: estimated seconds that the timing itself took.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -43,23 +43,23 @@ class Profile:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, name: str, seconds: float) -> None:
-        """Counts one call."""
+        """Records one call."""
         with self._lock:
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds
             self.calls[name] = self.calls.get(name, 0) + 1
 
     def share(self, names: frozenset[str]) -> float:
-        """The part of the wall time inside these operations."""
+        """Fraction of the wall time inside these operations."""
         return sum(seconds for name, seconds in self.seconds.items() if name in names) / self.wall
 
     @property
     def outside(self) -> float:
-        """The part of the wall time outside all operations: Python, and waiting."""
+        """Fraction of the wall time outside all operations: Python, and waiting."""
         return 1.0 - sum(self.seconds.values()) / self.wall
 
 
 class _Timer(TorchDispatchMode):
-    """Times every operation of the thread that enters it; operations on the CPU are over when they return."""
+    """Times every operation of the thread that enters it; CPU operations have finished when they return."""
 
     def __init__(self, profile: Profile, weight: float) -> None:
         super().__init__()
@@ -78,9 +78,9 @@ class _Timer(TorchDispatchMode):
 
 @contextmanager
 def profiled() -> Iterator[Profile]:
-    """Times every operation inside the block, those of threads that it starts too."""
+    """Times every operation inside the block, including those of threads that it starts."""
     profile = Profile()
-    overhead = _overhead()  # first, as the first call that is timed loads half of PyTorch
+    overhead = _overhead()  # first, because the first timed call loads much of PyTorch
     weight = 1.0 / torch.get_num_threads()
     run = threading.Thread.run
 
@@ -127,7 +127,7 @@ def main(per_class: int = PER_CLASS, size: int = SIZE, max_passes: float = float
 
 
 def _overhead(calls: int = 2_000) -> float:
-    """Seconds that timing adds to one call, measured on calls that do next to nothing."""
+    """Seconds that timing adds to one call, measured on nearly empty calls."""
     small = torch.zeros(1)
 
     def seconds() -> float:

@@ -1,4 +1,4 @@
-"""Pictures on a laptop: CIFAR-10 with n = 30 and n = 10, Tiny-ImageNet with n = 20 (EXHUME_DATA)."""
+"""Images on a laptop: CIFAR-10 with n = 30 and n = 10, Tiny-ImageNet with n = 20 (EXHUME_DATA)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SEEDS = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Limit:
-    """What a case must stay below."""
+    """The limit that a case must stay below."""
 
     attribute: str
     most: float
     unit: str
 
     def met(self, measured: Measured) -> bool:
-        """Whether a solved case kept to it."""
+        """Whether a solved case stayed below the limit."""
         return measured.solved and getattr(measured, self.attribute) <= self.most
 
 
@@ -38,7 +38,7 @@ CASES = (
 
 
 def limit_of(case: Case) -> Limit:
-    """The limit that goes by the start of the case's name."""
+    """The limit for the beginning of the case's name."""
     return next(limit for name, limit in LIMITS.items() if case.name.startswith(name))
 
 

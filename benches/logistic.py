@@ -9,7 +9,7 @@ from benches.problems import side_by_side, table
 from exhume import data
 
 DIM, SAMPLES, SEEDS = 100, 100, 2
-RATIOS = (0.5, 3, 10)  # p / dn; the first lies below the wall, where nothing can be found
+RATIOS = (0.5, 3, 10)  # p / dn; the first is below the wall, where the weights do not determine the samples
 METHODS = {"exact": {"max_passes": 10_000}, "descent": {"max_steps": 300}}
 
 

@@ -1,4 +1,4 @@
-"""p=400,000, d=3072: V would take 4.9 GB; under a 1 GB budget it is made anew in chunks. Peak memory, same features."""
+"""Peak memory at p=400,000, d=3072: V would take 4.9 GB and is regenerated in chunks under a budget of 1 GB."""
 
 import resource
 

@@ -10,7 +10,7 @@ from exhume import data, networks
 from exhume.data import Dataset
 from exhume.networks import Network
 from exhume.victims import train
-from exhume.victims.networks import target
+from exhume.victims.trained_network import target
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Case:
     images: dict[str, Any]
     build: Callable[[Dataset, float], Network]
     training: dict[str, Any]
-    descent_steps: int = 200  # the paper's goes on for up to 10^6; these show where it stands early on
+    descent_steps: int = 200  # the paper runs up to 10^6 steps; these show the error after few
 
 
 def two_layer(training: Dataset, parameters: float) -> Network:
@@ -71,12 +71,12 @@ def main() -> None:
         assert training.picture is not None
         knowledge = exhume.Knowledge.about(training.labels, interpolated=trained.interpolates)
         victim = target(trained, input_shape=training.picture.shape, knowledge=knowledge)
-        few = {"max_starts": 1} if case.ratio < 1 else {}  # below the wall another start would be a waste
+        few = {"max_starts": 1} if case.ratio < 1 else {}  # below the wall another start cannot help
         for method, options in (("exact", few), ("descent", {"max_steps": case.descent_steps})):
             result = exhume.reconstruct(victim, method=method, seed=0, allow_underdetermined=True, **options)
             say(result.summary())
             judged = exhume.score(result, training.inputs)
-            error = judged.error if result.signs_determined else judged.error_up_to_sign
+            error = judged.claimed_error
             predicted = result.certificate.predicted_error
             rows.append(
                 (

@@ -1,4 +1,4 @@
-"""The law's curve with the law's own attack: sphere d=30, n=20, error up to sign at p = 2dn and 20dn, 5 seeds."""
+"""The paper's curve with the paper's attack: sphere d=30, n=20, error up to sign at p = 2dn and 20dn, 5 seeds."""
 
 import statistics
 import sys
@@ -10,7 +10,7 @@ DIM, SAMPLES, SEEDS = 30, 20, 5
 
 
 def run(case: tuple[int, int]) -> tuple[int, float, int, float]:
-    """Error up to sign, steps and seconds of one descent."""
+    """Error up to sign, steps and seconds of one descent run."""
     ratio, seed = case
     training, victim = sphere_problem(DIM, SAMPLES, ratio, seed)
     result = exhume.reconstruct(victim.target(), num_samples=SAMPLES, method="descent", seed=seed)

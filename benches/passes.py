@@ -1,4 +1,4 @@
-"""Feature passes of small and medium problems against those recorded in benches/passes.json; fails if 25 % more."""
+"""Compares feature passes of small and medium problems with benches/passes.json; fails if they grow by 25 %."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from typing import Any
 
 import exhume
 from benches.problems import say, side_by_side, table
-from exhume import data, files
+from exhume import data
+from exhume.support import files
 
 RECORD = Path(__file__).with_name("passes.json")
-# A median may be so many times the recorded one. Passes are the same for a seed on one machine; elsewhere sums are
-# rounded otherwise, and a search may take another way.
+# Allowed ratio of a median to the recorded one. On one machine the passes of a seed are always the same; on another,
+# sums round differently, and the search may take other steps.
 ALLOWED = 1.25
-# More than any of the problems needs; an attack that spends it is not called exact.
+# More passes than any of the problems needs; the verdict of an attack that uses them up is not exact.
 CAP = 8_000
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Random features with p = ratio d n on data of a source; the data too differ from seed to seed, if they can."""
+    """Random features with p = ratio d n on a data set; data that are drawn at random also depend on the seed."""
 
     source: str
     ratio: float
     seeds: int
     options: dict[str, Any] = field(default_factory=dict)
     activation: str = "relu"
-    counted: bool = True  # whether the attack is told n
+    counted: bool = True  # whether the attack is given n
 
     def attack(self, seed: int) -> exhume.Reconstruction:
         """Trains a victim and attacks it."""
@@ -48,7 +49,7 @@ def _sphere(dim: int, samples: int, ratio: float, seeds: int, **more: Any) -> Pr
     return Problem("sphere", ratio, seeds, {"dim": dim, "samples": samples}, **more)
 
 
-# Those of the tests first.
+# The problems that the tests use come first.
 QUICK = {
     "sphere d=16 n=8 p=4dn": _sphere(16, 8, 4, 3),
     "sphere d=30 n=20 p=5dn": _sphere(30, 20, 5, 5),
@@ -68,7 +69,7 @@ PROBLEMS = QUICK | {
 
 @dataclass(frozen=True)
 class Cost:
-    """Passes of every seed, and how many of the attacks were called exact."""
+    """Passes of every seed, and how many attacks have the verdict exact."""
 
     passes: tuple[float, ...]
     exact: int
@@ -78,7 +79,7 @@ class Cost:
         return statistics.median(self.passes)
 
     def exceeds(self, recorded: Cost) -> bool:
-        """Whether it is worse than what was recorded: more passes than allowed, or fewer attacks that succeed."""
+        """Whether it is worse than the record: more passes than allowed, or fewer exact verdicts."""
         return self.median > ALLOWED * recorded.median or self.exact < recorded.exact
 
     def to_json(self) -> dict[str, Any]:
@@ -100,13 +101,13 @@ def run(case: tuple[str, int]) -> tuple[float, str]:
 
 
 def recorded() -> dict[str, Cost]:
-    """What benches/passes.json holds; nothing if there is none."""
+    """The content of benches/passes.json; empty if there is no such file."""
     values = files.read_json(RECORD) if RECORD.exists() else {}
     return {name: Cost(tuple(value["passes"]), value["exact"]) for name, value in values.items()}
 
 
 def compared(old: Mapping[str, Cost], new: Mapping[str, Cost]) -> list[tuple[str, ...]]:
-    """A row a problem: recorded and new median, their ratio, attacks called exact, and whether that is worse."""
+    """One row per problem: recorded and new median, their ratio, exact verdicts, and whether that is worse."""
     rows = []
     for name, now in new.items():
         before = old.get(name)
@@ -121,9 +122,9 @@ def compared(old: Mapping[str, Cost], new: Mapping[str, Cost]) -> list[tuple[str
 
 
 def main(names: Sequence[str] | None = None) -> None:
-    """Measures, compares, and with EXHUME_RECORD=1 records; else ends with status 1 if a problem became worse."""
+    """Measures and compares. EXHUME_RECORD=1 records the result; otherwise exits with 1 if a problem became worse."""
     chosen = [name for name in names or PROBLEMS if _is_there(PROBLEMS[name])]
-    # The longest first: both processes end at about the same time.
+    # The longest first, so that both processes end at about the same time.
     cases = [(name, seed) for name in reversed(chosen) for seed in range(PROBLEMS[name].seeds)]
     results = dict(zip(cases, side_by_side(run, cases), strict=True))
     new = {name: cost([results[name, seed] for seed in range(PROBLEMS[name].seeds)]) for name in chosen}

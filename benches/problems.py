@@ -29,19 +29,19 @@ def sphere_problem(
 
 
 def signed_error(result: exhume.Reconstruction, training: Dataset) -> float:
-    """The error that the method claims: signed where signs are determined, else up to sign."""
+    """The claimed error: signed if the signs are determined, otherwise up to sign."""
     judged = exhume.score(result, training.inputs)
-    return judged.error if result.signs_determined else judged.error_up_to_sign
+    return judged.claimed_error
 
 
 def side_by_side(run: Callable[[Any], Any], cases: Iterable[Any]) -> list[Any]:
-    """Runs cases in two processes of one thread each, in order."""
+    """Runs cases in two processes with one thread each; results are in the order of the cases."""
     with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         return list(pool.map(run, cases))
 
 
 def say(line: str) -> None:
-    """Tells where a long bench is, beside its table."""
+    """Prints progress to stderr, apart from the table."""
     print(line, file=sys.stderr, flush=True)
 
 

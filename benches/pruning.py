@@ -1,4 +1,4 @@
-"""Pruned models, Figure 16: sphere d=30, n=20; success of exact against what survives, p' = keep p, over 8 seeds."""
+"""Pruned models, Figure 16: sphere d=30, n=20; success of exact against p', the remaining features; 8 seeds."""
 
 import statistics
 import sys

@@ -1,4 +1,4 @@
-"""What rounding and ridge do to the exact attack: sphere d=30, n=20, p=5dn, median of 3 seeds, error bars beside."""
+"""Error and error bars of exact on rounded and regularised weights: sphere d=30, n=20, p=5dn, medians of 3 seeds."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""The number of samples estimated: sphere d=30, n = 5, 10, 20 at p = 3dn, 5 seeds each."""
+"""Estimating the number of samples: sphere d=30, n = 5, 10, 20 at p = 3dn, 5 seeds each."""
 
 import exhume
 from benches.problems import side_by_side, signed_error, sphere_problem, table

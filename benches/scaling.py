@@ -24,7 +24,7 @@ from exhume.data import Dataset
 RATIO, SPHERE_DIM, PICTURE_SIDE = 4, 200, 16
 SPHERE_SAMPLES, PICTURE_SAMPLES = (5, 10, 20, 40, 80), (6, 10, 20, 40)
 SEEDS = 3
-# From so many samples on one seed is measured.
+# From this number of samples on, only one seed is measured.
 MANY = 80
 MAX_PASSES = 6_000
 COSTS = ("passes", "flops", "seconds")
@@ -49,7 +49,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Size:
-    """Medians over the seeds that were solved at one n, or over all if none was; verdicts of all seeds."""
+    """Medians over the solved seeds at one n, or over all seeds if none was solved; verdicts of all seeds."""
 
     samples: int
     num_features: int
@@ -60,12 +60,12 @@ class Size:
 
     @property
     def solved(self) -> int:
-        """Seeds called exact."""
+        """Number of seeds with the verdict exact."""
         return self.verdicts.count("exact")
 
 
 def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
-    """The power law through positive points, with the standard error of its exponent (NaN for two points)."""
+    """Fits a power law to positive points; the standard error of the exponent is NaN for two points."""
     logs = [math.log(value) for value in x]
     line = statistics.linear_regression(logs, [math.log(value) for value in y])
     left = sum((math.log(b) - line.intercept - line.slope * a) ** 2 for a, b in zip(logs, y, strict=True))
@@ -75,7 +75,7 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
 
 
 def fitted(sizes: Sequence[Size]) -> dict[str, Fit]:
-    """Power laws in n of all costs, through the sizes that were solved; nothing from fewer than two."""
+    """Fits power laws in n to all costs at the solved sizes; empty if fewer than two sizes were solved."""
     solved = [size for size in sizes if size.solved]
     x = [size.samples for size in solved]
     names = COSTS if len(solved) > 1 else ()
@@ -87,7 +87,7 @@ def sphere(samples: int, seed: int) -> Dataset:
 
 
 def pictures(samples: int, seed: int) -> Dataset:
-    """The first pictures of two classes: only V differs from seed to seed."""
+    """The first images of two classes: only V depends on the seed."""
     return data.load("cifar10", per_class=samples // 2, size=PICTURE_SIDE)
 
 
@@ -95,7 +95,7 @@ CURVES = {"sphere": sphere, "CIFAR-10": pictures}
 
 
 def measure(curve: str, samples: int) -> Size:
-    """Attacks at p = 4dn; flops are those of the passes, 2pdn each."""
+    """Attacks at p = 4dn; a pass takes 2pdn flops."""
     results, width, dim = [], 0, 0
     for seed in range(SEEDS if samples < MANY else 1):
         training = CURVES[curve](samples, seed)
@@ -139,7 +139,7 @@ def main(
 
 
 def draw(curves: dict[str, list[Size]], fits: dict[str, dict[str, Fit]], record: bool) -> None:
-    """Passes and seconds against n with the fitted power laws; for the documentation too, if it is to be recorded."""
+    """Draws passes and seconds against n with the fitted power laws; also for the documentation if recording."""
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for panel, name in zip(panels, ("passes", "seconds"), strict=True):
         for (curve, sizes), colour in zip(curves.items(), ("tab:blue", "tab:orange"), strict=False):

@@ -1,4 +1,4 @@
-"""One process against two that share the coordinates out, a core each: error, passes, seconds, bytes of V each."""
+"""One process compared with two that share the coordinates, one core each: error, passes, seconds, bytes of V."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from typing import Any
 import exhume
 from benches.problems import say, signed_error, sphere_problem, table
 from exhume.data import Dataset
-from exhume.runs import RunFolder
+from exhume.run_folder import RunFolder
 
 # (d, n, p / dn)
 PROBLEMS = ((100, 50, 5), (1000, 10, 5))
 
 
 def run(dim: int, samples: int, ratio: float, ranks: int) -> tuple[Any, ...]:
-    """Attacks the problem on so many processes, as a user would."""
+    """Attacks the problem with the given number of processes, by the same commands as a user."""
     training, victim = sphere_problem(dim, samples, ratio, seed=0)
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder(Path(place) / "run")
@@ -33,7 +33,7 @@ def run(dim: int, samples: int, ratio: float, ranks: int) -> tuple[Any, ...]:
 
 
 def row_of(told: dict[str, Any], result: exhume.Reconstruction, training: Dataset, ratio: float) -> tuple[str, ...]:
-    """Verdict, error, passes, seconds and the most that a process held of V."""
+    """Verdict, error, passes, seconds, and the largest part of V that a process held."""
     whole = 4 * int(ratio * training.inputs.numel()) * training.inputs.shape[1]
     held = max(told["evidence"].get("bytes_of_ranks", [whole]))
     error = signed_error(result, training)

@@ -15,7 +15,7 @@ from benches.problems import FIGURES, say, side_by_side, signed_error, sphere_pr
 
 DIM = SAMPLES = 100
 HEADLINE, CURVE, SEEDS = 3, (2, 2.25, 2.5), 5
-# Of the headline; the others may take what they need up to a cap.
+# Limit of passes at 3dn; the other ratios may use up to the cap.
 LIMIT, CAP = 800, 12_000
 SOLVED_BELOW = 1e-3
 
@@ -64,7 +64,7 @@ def main(dim: int = DIM, samples: int = SAMPLES, seeds: int = SEEDS, curve: Sequ
 
 
 def draw(results: Sequence[Row], ratios: Sequence[float], title: str) -> None:
-    """Passes of every seed and the share of solved problems, against p/dn."""
+    """Draws the passes of every seed and the share of solved problems against p/dn."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for solved, colour, words in ((True, "tab:blue", "solved"), (False, "tab:red", "not solved")):
         kept = [row for row in results if (row[2] < SOLVED_BELOW) == solved]

@@ -1,4 +1,7 @@
-"""Success against p/dn, both methods on the same problems: sphere d=30, n=20; exact on 10 seeds, descent on 3."""
+"""Success against p/dn, both methods on the same problems: sphere d=30, n=20; exact on 10 seeds, descent on 3.
+
+Below 1.5dn, where most attacks spend all of their starts, exact runs on 5 seeds.
+"""
 
 import statistics
 import sys
@@ -12,30 +15,32 @@ import exhume
 from benches.problems import FIGURES, side_by_side, signed_error, sphere_problem, table
 
 DIM, SAMPLES = 30, 20
-RATIOS = (1.1, 1.25, 1.5, 1.75, 2, 3, 5)
-SEEDS, DESCENT_SEEDS = 10, 3
+RATIOS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2, 3, 5)
+SEEDS, SEEDS_NEAR_THE_WALL, DESCENT_SEEDS = 10, 5, 3
 SOLVED_BELOW = 1e-3
 
 
-def run(case: tuple[str, float, int]) -> tuple[str, float, float, float, float]:
+def run(case: tuple[str, float, int]) -> tuple[str, float, float, float]:
     method, ratio, seed = case
     training, victim = sphere_problem(DIM, SAMPLES, ratio, seed)
     result = exhume.reconstruct(victim.target(), num_samples=SAMPLES, method=method, seed=seed)
     error = signed_error(result, training)
     print(f"{method} p = {ratio}dn seed {seed}: {error:.1e}, {result.seconds:.1f} s", file=sys.stderr, flush=True)
-    return method, ratio, error, result.passes, result.seconds
+    return method, ratio, error, result.passes
 
 
 def main() -> None:
-    cases = [("exact", ratio, seed) for ratio in reversed(RATIOS) for seed in range(SEEDS)]
+    cases = [
+        ("exact", ratio, seed)
+        for ratio in reversed(RATIOS)
+        for seed in range(SEEDS if ratio >= 1.5 else SEEDS_NEAR_THE_WALL)
+    ]
     cases += [("descent", ratio, seed) for ratio in RATIOS for seed in range(DESCENT_SEEDS)]
     results = side_by_side(run, cases)
     rows, curves = [], {}
     for method in ("exact", "descent"):
         for ratio in RATIOS:
-            errors, passes, seconds = zip(
-                *(row[2:] for row in results if row[0] == method and row[1] == ratio), strict=True
-            )
+            errors, passes = zip(*(row[2:] for row in results if row[:2] == (method, ratio)), strict=True)
             solved = sum(error < SOLVED_BELOW for error in errors)
             curves.setdefault(method, []).append(errors)
             rows.append(
@@ -45,17 +50,16 @@ def main() -> None:
                     f"{solved} of {len(errors)}",
                     f"{statistics.median(errors):.1e}",
                     f"{statistics.median(passes):.0f}",
-                    f"{statistics.median(seconds):.1f}",
                 )
             )
-    columns = ("method", "p/dn", f"error < {SOLVED_BELOW}", "median error", "median passes", "median seconds")
+    columns = ("method", "p/dn", f"error < {SOLVED_BELOW}", "median error", "median passes")
     table(columns, rows)
     print("\nexact: signed error; descent: up to sign (the paper's rho)")
     draw(curves)
 
 
 def draw(curves: dict[str, list[tuple[float, ...]]]) -> None:
-    """Error of every seed and the share of solved problems, against p/dn."""
+    """Draws the error of every seed and the share of solved problems against p/dn."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     names = {"exact": "exact (this library), signed", "descent": "descent (the paper's), up to sign"}
     for method, colour in (("exact", "tab:blue"), ("descent", "tab:red")):

@@ -1,15 +1,15 @@
-"""Tables: records of scikit-learn's data, drawn and standardised anew for each seed; values right to the last digit."""
+"""Tabular data: scikit-learn records, drawn and standardised for each seed; counts values right to the last digit."""
 
 import statistics
 
 import exhume
 from benches.problems import side_by_side, table
 from exhume import activations, data
-from exhume.records import as_records
+from exhume.scoring.records import as_records
 
 SEEDS = 6
 MAX_PASSES = 10_000
-# data set, its labels, n, p/dn: one output, and two
+# data set, labels, n, p/dn; the first has one output, the second two
 PROBLEMS = (("diabetes", "real", 6, 40), ("breast-cancer", "one-hot", 8, 4))
 ACTIVATIONS = tuple(name for name in activations.names() if activations.get(name).identifies_norm)
 

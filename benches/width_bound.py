@@ -1,4 +1,4 @@
-"""The proven width beside the measured one: tanh, n samples in r dimensions, all coefficients -1 or +1; 4 seeds."""
+"""The proven and the measured width: tanh, n samples in r dimensions, all coefficients -1 or +1; 4 seeds."""
 
 import math
 
@@ -15,11 +15,11 @@ RATIOS = (1.25, 1.5, 2, 3, 4, 6)  # p / rn
 SEEDS = 4
 APART = 0.8  # error and margin of the bound, and margin of the data
 SOLVED_BELOW = 1e-3
-ATTACKED_BELOW = 700_000  # widths up to which the proven one is attacked too
+ATTACKED_BELOW = 700_000  # proven widths below this are attacked as well
 
 
 def separated(dim: int, samples: int, seed: int) -> torch.Tensor:
-    """Sphere data whose samples are far enough from each other, up to sign: the first of a row of seeds."""
+    """Sphere data of the first seed for which all samples are at least APART from each other, up to sign."""
     for trial in range(1000 * seed, 1000 * (seed + 1)):
         inputs = data.load("sphere", dim=dim, samples=samples, seed=trial).inputs.double()
         cosines = (inputs @ inputs.T / dim).fill_diagonal_(0.0).abs()
@@ -29,7 +29,7 @@ def separated(dim: int, samples: int, seed: int) -> torch.Tensor:
 
 
 def attack(dim: int, samples: int, width: int, seed: int) -> float:
-    """Error up to sign of the exact attack, on labels that make every coefficient -1 or +1 and with the norm known."""
+    """Error up to sign of the exact attack with known norm, on labels that make every coefficient -1 or +1."""
     inputs = separated(dim, samples, seed)
     coefficients = torch.randn(samples, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).sign()
     victim = exhume.RandomFeatures(num_features=width, activation=ACTIVATION, seed=seed, dtype="float64")
@@ -44,7 +44,7 @@ def attack(dim: int, samples: int, width: int, seed: int) -> float:
 
 
 def measured(dim: int, samples: int) -> float:
-    """The smallest ratio from which on every seed is solved, wider ones included."""
+    """The smallest ratio such that every seed is solved at this ratio and at all larger ones."""
     threshold = math.nan
     for ratio in reversed(RATIOS):
         width = math.ceil(ratio * dim * samples)

@@ -1,6 +1,6 @@
-"""The API reference, docs/api.md, made from the docstrings of the public names: `python docs/build_api.py`.
+"""Writes the API reference, docs/api.md, from the docstrings of the public names: `python docs/build_api.py`.
 
-The source is read and not run. `tests/test_api_reference.py` fails if the page is not what this makes.
+It parses the source without importing it. `tests/test_api_reference.py` fails if the page is out of date.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import griffe
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "api.md"
 
-# Names of exhume itself by subject; one that is in no list comes under "More", so that none is forgotten.
+# The names that `exhume` exports, by subject. Names in no list appear under "More", so that none is left out.
 SUBJECTS = {
     "The law": ("forecast", "Forecast"),
     "Planning": (
@@ -29,21 +29,32 @@ SUBJECTS = {
         "planning.Outlook",
     ),
     "Victims and targets": ("RandomFeatures", "Target", "Knowledge", "FeatureMap", "Activation"),
-    "Attacks": ("reconstruct", "Exact", "Descent", "Subspace", "KKT", "NTK", "attacks.Attack", "attacks.ProgressEvent"),
+    "Initial weights": ("find_seed", "find_checkpoint", "InitialWeights"),
+    "Attacks": (
+        "reconstruct",
+        "Exact",
+        "Descent",
+        "Subspace",
+        "Unmix",
+        "KKT",
+        "NTK",
+        "attacks.Attack",
+        "attacks.ProgressEvent",
+    ),
     "Results": ("Reconstruction", "Stop", "Certificate"),
     "Scores": ("score", "Score", "scoring.score_samples", "scoring.Match"),
     "Audits": ("audit", "Audit"),
     "Errors": ("ExhumeError", "InputError", "DataError", "FileError"),
 }
-# Rooms whose own lists of exports are part of the reference.
-ROOMS = {"Data": "data", "Defences": "defences", "Reports": "report"}
+# Packages whose own lists of exports are part of the reference.
+PACKAGES = {"Data": "data", "Defences": "defences", "Reports": "report"}
 
 _HEAD = """# API reference
 
-Made from the docstrings by `make docs`; every example on this page runs in the test suite.
+Generated from the docstrings by `make docs`; the test suite runs every example on this page.
 """
 _WIDTH = 100  # of a signature on one line
-_MANY_FIELDS = 10  # a dataclass with more of them is made by exhume: its fields are listed, not its signature
+_MANY_FIELDS = 10  # of a dataclass that users do not construct: the page lists its fields, not its signature
 _SPECIAL = ("__call__",)
 _TITLES = {"parameters": "Parameters", "attributes": "Attributes", "returns": "Returns", "raises": "Raises"}
 
@@ -53,8 +64,8 @@ def reference() -> str:
     logging.getLogger("griffe").setLevel(logging.ERROR)
     package = griffe.load("exhume", search_paths=[ROOT / "src"], docstring_parser="google", resolve_aliases=True)
     sections = {title: [f"exhume.{name}" for name in names] for title, names in subjects(package).items()}
-    for title, room in ROOMS.items():
-        sections[title] = [f"exhume.{room}.{name}" for name in exports(package[room])]
+    for title, name in PACKAGES.items():
+        sections[title] = [f"exhume.{name}.{export}" for export in exports(package[name])]
     parts = [_HEAD]
     for title, paths in sections.items():
         parts.append(f"**[{title}](#{anchor(title)})**\n\n| name | |\n|---|---|")
@@ -66,7 +77,7 @@ def reference() -> str:
 
 
 def subjects(package: Any) -> dict[str, list[str]]:
-    """The names of exhume itself, each under one subject, as far as they exist."""
+    """The names that `exhume` exports, each under one subject."""
     public = set(exports(package))
     sections = {title: [name for name in names if "." in name or name in public] for title, names in SUBJECTS.items()}
     rest = sorted(public - {name for names in sections.values() for name in names})
@@ -79,17 +90,17 @@ def exports(module: Any) -> list[str]:
 
 
 def find(package: Any, path: str) -> Any:
-    """The object that a public path leads to; a name that is imported hides a module of the same name."""
+    """The object at a public path. An imported name takes precedence over a module of the same name."""
     owner, _, name = path.rpartition(".")
-    room = package if owner == "exhume" else package[owner.removeprefix("exhume.")]
-    found = room.members[name]
-    if found.is_module and name in room.imports:
-        return find(package, room.imports[name])
+    parent = package if owner == "exhume" else package[owner.removeprefix("exhume.")]
+    found = parent.members[name]
+    if found.is_module and name in parent.imports:
+        return find(package, parent.imports[name])
     return found.final_target if found.is_alias else found
 
 
 def heading(path: str, found: Any) -> str:
-    """The heading of a public name: classes are named as such, which also tells `Score` from `score` in links."""
+    """The heading of a public name; the prefix "class" also distinguishes the links of `Score` and `score`."""
     return f"class {path}" if found.is_class else path
 
 
@@ -104,7 +115,7 @@ def link(path: str, found: Any) -> str:
 
 
 def cell(found: Any) -> str:
-    """The first sentence of a docstring, fit for a table."""
+    """The first line of a docstring, escaped for a table."""
     return summary(found).replace("|", "\\|")
 
 
@@ -114,13 +125,13 @@ def summary(found: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """Text in which Markdown sees no markup but code."""
+    """The text with all Markdown markup except code escaped."""
     pieces = re.split(r"(`[^`]*`)", text)
     return "".join(piece if piece.startswith("`") else re.sub(r"([*<$])", r"\\\1", piece) for piece in pieces)
 
 
 def described(path: str, found: Any) -> Iterator[str]:
-    """One public name: heading, signature, what its docstring says, and its members."""
+    """One public name: heading, signature, docstring and members."""
     yield f"### {heading(path, found)}"
     if found.is_function or found.is_class:
         if shows_signature(found):
@@ -136,7 +147,7 @@ def described(path: str, found: Any) -> Iterator[str]:
 
 
 def shows_signature(found: Any) -> bool:
-    """Whether anybody calls it: functions, and classes that users make."""
+    """Whether users call it: functions, and classes that users construct."""
     if not found.is_class:
         return True
     own = [parameter for parameter in found.parameters if parameter.name != "self"]
@@ -158,12 +169,12 @@ def call(path: str, found: Any) -> str:
 
 
 def returned(found: Any) -> str:
-    """What a function says it returns."""
+    """The annotated return type of a function."""
     return f" -> {found.returns}" if found.is_function and found.returns is not None else ""
 
 
 def parameters(found: Any) -> Iterator[str]:
-    """The parameters as they stand in a signature, without `self` and `cls`."""
+    """The parameters as written in a signature, without `self` and `cls`."""
     starred = False
     for parameter in found.parameters:
         kind = parameter.kind.value if parameter.kind else ""
@@ -220,15 +231,15 @@ def entry(item: Any) -> str:
 
 
 def members(owner: str, found: Any, bases: Iterable[str]) -> Iterator[str]:
-    """What a class has: values of an enumeration, fields with a docstring of their own, properties and methods."""
+    """The members of a class: enumeration values, fields with a docstring, properties and methods."""
     public = {name: each for name, each in found.members.items() if not name.startswith("_") or name in _SPECIAL}
     public = {name: each for name, each in public.items() if not each.is_alias}
     fields = {name: each for name, each in public.items() if each.is_attribute and "property" not in each.labels}
     if any(base.endswith("Enum") for base in bases):
         yield "**Values**\n\n" + "\n".join(f"- `{owner}.{name}`: `{each.value}`" for name, each in fields.items())
-    told = {name: each for name, each in fields.items() if each.docstring}
-    if told:
-        yield "**Attributes**\n\n" + "\n".join(field(name, each) for name, each in told.items())
+    documented_fields = {name: each for name, each in fields.items() if each.docstring}
+    if documented_fields:
+        yield "**Attributes**\n\n" + "\n".join(field(name, each) for name, each in documented_fields.items())
     properties = {name: each for name, each in public.items() if "property" in each.labels}
     if properties:
         yield "**Properties**\n\n" + "\n".join(
@@ -247,7 +258,7 @@ def members(owner: str, found: Any, bases: Iterable[str]) -> Iterator[str]:
 
 
 def is_short(method: Any) -> bool:
-    """Whether one line says everything of a method."""
+    """Whether the docstring of a method is a single line."""
     sections = method.docstring.parsed if method.docstring else []
     return all(section.kind.value == "text" and "\n" not in section.value.strip() for section in sections)
 

@@ -1,8 +1,8 @@
-"""Takes the screenshots of the documentation: audits the tutorial's model and a table, and photographs the pages.
+"""Takes the screenshots of the documentation from reports on the tutorial's model and on a table.
 
     python docs/build_screenshots.py
 
-Needs Chromium on the path, and playwright. Everything shown is scikit-learn's: digits and diabetes records.
+Needs Chromium on the path, and playwright. The data shown are scikit-learn's digits and diabetes records.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 DOCS = Path(__file__).resolve().parent
 IMAGES = DOCS / "images"
-# Options of Chromium where there is no display, no user and no network.
+# Chromium's options for a machine without display, user and network.
 QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 WIDTH, HEIGHT = 1320, 1000
 EXHUME = (sys.executable, "-c", "from exhume.cli import main; main()")
 
 
 def tutorial(folder: Path) -> Path:
-    """The files and commands of docs/audit.md, up to its first report, with defences measured besides."""
+    """The files and commands of docs/audit.md, up to its first report, with measured defences."""
     for block in re.findall(r"^```python\n(.*?)^```", (DOCS / "audit.md").read_text(), flags=re.M | re.S):
         if named := re.match(r"# (\w+\.py)\n", block):
             (folder / named.group(1)).write_text(block)
@@ -50,7 +50,7 @@ def records(folder: Path) -> Path:
 
 
 def opened(browser: Browser, path: Path, scheme: Literal["light", "dark"] = "light") -> Page:
-    """A page from disk; its bar scrolls away, so that it covers nothing."""
+    """Opens a page from disk; its header scrolls with the page, so that it covers nothing."""
     context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
     page.goto(path.as_uri())
@@ -58,8 +58,8 @@ def opened(browser: Browser, path: Path, scheme: Literal["light", "dark"] = "lig
     return page
 
 
-def photograph(page: Page, element: str, name: str) -> None:
-    """One element of the open page."""
+def screenshot(page: Page, element: str, name: str) -> None:
+    """Saves an image of one element of the open page."""
     page.locator(element).first.screenshot(path=IMAGES / name)
 
 
@@ -74,10 +74,10 @@ def main() -> None:
         top = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT}
         page = opened(browser, audit)
         page.screenshot(path=IMAGES / "audit_report.png", clip=top)
-        photograph(page, "#gallery", "audit_gallery.png")
-        photograph(page, "#defences figure", "audit_defences.png")
+        screenshot(page, "#gallery", "audit_gallery.png")
+        screenshot(page, "#defences figure", "audit_defences.png")
         opened(browser, audit, "dark").screenshot(path=IMAGES / "audit_dark.png", clip=top)
-        photograph(opened(browser, table), "#records", "audit_records.png")
+        screenshot(opened(browser, table), "#records", "audit_records.png")
         browser.close()
 
 

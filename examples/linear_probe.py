@@ -1,10 +1,10 @@
-"""A linear probe on a frozen backbone: its training set comes back exactly.
+"""Recovers the training set of a linear probe on a frozen backbone exactly.
 
     python examples/linear_probe.py
 
-Only the probe is trained, from zero, on features that do not move: its weights are in the span of the training
-features to the last digit, whatever the loss. Here it is cross-entropy with ten outputs, minimised by a few hundred
-steps of descent.
+Only the probe is trained, from zero, on fixed features. Its weights are therefore in the span of the training
+features up to rounding, whatever the loss. Here the loss is cross-entropy with ten outputs, minimised by a few hundred
+steps of gradient descent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from exhume import data
 
 
 def backbone() -> nn.Module:
-    """Stands for anybody's pretrained features; here they are random."""
+    """A stand-in for pretrained features; here they are random."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(1, 24, 3, padding=1), nn.BatchNorm2d(24), nn.SiLU(), nn.Conv2d(24, 16, 3), nn.SiLU(), nn.Flatten()

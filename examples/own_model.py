@@ -1,9 +1,9 @@
-"""Attack a model of your own: a small conv net with GELU, BatchNorm and a biased head.
+"""Attacks a user's own model: a small conv net with GELU, BatchNorm and a head with a bias.
 
     python examples/own_model.py
 
-Trains the net on six digits, then recovers them from its weights. The attack is given the trained module, the head as
-it was before training, and nothing of the data.
+Trains the net on six digits, then recovers them from its weights. The attack is given the trained module and the head's
+initial weights, and no data.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import nn
 
 import exhume
 from exhume import data
-from exhume.gallery import save_gallery
+from exhume.scoring.gallery import save_gallery
 
 
 class DigitNet(nn.Module):
-    """What a user might have written."""
+    """A network as a user might write it."""
 
     def __init__(self, width: int = 2000) -> None:
         super().__init__()
@@ -38,11 +38,11 @@ class DigitNet(nn.Module):
 
 
 def fit(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, step: float, steps: int) -> float:
-    """Full-batch gradient descent on the square loss, with the batch statistics frozen after a first look."""
+    """Full-batch gradient descent on the square loss; the batch statistics are computed once and then frozen."""
     model.train()
     with torch.no_grad():
         for _ in range(50):
-            model(images)  # lets BatchNorm settle on the data
+            model(images)  # computes the BatchNorm statistics of the data
     model.eval()
     optimiser = torch.optim.SGD(model.parameters(), lr=step)
     for _ in range(steps):
