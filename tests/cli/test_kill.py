@@ -22,11 +22,11 @@ ATTACKS = {
     "kkt": ("--option", "max_steps=600", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
     "ntk": ("--option", "max_steps=600", "--option", "tolerance=0"),
     "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "1500"),
-    "unmix": ("--budget-passes", "600"),
+    "unmix": ("--budget-passes", "400"),
 }
 # Victims, too narrow to be solved: random features, or a network for attacks that read its first layer.
 FEATURES = ("rf", "--dim", 30, "--samples", 12, "--ratio", 1.2)
-NETWORKS = {"unmix": ("two-layer", "--data", "sphere", "--dim", 30, "--samples", 12, "--width", 40)}
+NETWORKS = {"unmix": ("two-layer", "--data", "sphere", "--dim", 30, "--samples", 12, "--width", 36)}
 STEPS = 12  # before the process is killed
 PATIENCE = 600.0  # seconds after which it must have come so far, however busy the machine is
 

@@ -156,7 +156,7 @@ def test_bad_knowledge_is_one_line_and_exit_code_2(small_run, exhume_command):
 
 def test_a_forgotten_head_is_attacked_and_scored_as_such(exhume_command, exhume_json, tmp_path):
     run = tmp_path / "run"
-    exhume_command("train", "two-layer", "--width", 60, "--samples", 3, "--max-steps", 200, "--out", run)
+    exhume_command("train", "two-layer", "--width", 160, "--samples", 3, "--max-steps", 200, "--out", run)
     _, value = exhume_json("attack", run, "--forget", "initial_head", "--budget-passes", 50)
     assert value["knowledge"]["initial_head"] == "unknown"
     assert any("Initial head: unknown" in note for note in value["notes"])

@@ -16,8 +16,8 @@ SMALL = {
     "mlp": (("--width", 300), {"width": [300, 300], "num_outputs": 1, "num_samples": 4, "num_features": 300}),
     "resnet": (("--option", "blocks=1"), {"width": 20, "num_outputs": 1, "num_samples": 4, "num_features": 980}),
     "vit": (
-        ("--samples", 3, "--width", 60, "--option", "depth=1", "--option", "token_std=0.2"),
-        {"width": 60, "num_outputs": 10, "num_samples": 3, "num_features": 60},
+        ("--samples", 3, "--width", 80, "--option", "depth=1", "--option", "token_std=0.2"),
+        {"width": 80, "num_outputs": 10, "num_samples": 3, "num_features": 80},
     ),
 }
 
@@ -52,9 +52,9 @@ def test_defaults_train_in_seconds_without_downloads_and_write_a_run(exhume_json
 
 
 def test_report_for_people_names_width_ratio_steps_loss_drift_and_verdict(exhume_command, tmp_path):
-    code, out, _ = exhume_command("train", "two-layer", "--width", 64, "--samples", 3, "--out", tmp_path / "run")
+    code, out, _ = exhume_command("train", "two-layer", "--width", 192, "--samples", 3, "--out", tmp_path / "run")
     assert code == 0
-    for words in ("two-layer of width 64", "p_L = 3.33 d n", "square loss", "steps", "features moved by", "3 samples"):
+    for words in ("two-layer of width 192", "p_L = 10 d n", "square loss", "steps", "features moved by", "3 samples"):
         assert words in out
     assert "Grey zone" in out or "Reconstructible" in out
 
