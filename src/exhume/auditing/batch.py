@@ -11,17 +11,19 @@ from typing import Any
 
 from exhume.auditing import folder
 from exhume.auditing.attempts import ProgressOf
+from exhume.auditing.exit_code import BAD_INPUT
 from exhume.auditing.initial import SeedProgressOf
 from exhume.auditing.result import Audit
 from exhume.auditing.run import OutcomeCallback, audit_settings
 from exhume.auditing.settings import Refused, Settings
 from exhume.errors import ExhumeError, FileError, InputError, brief
 from exhume.report import Level, Link, Report, Table, Verdict, page
+from exhume.scoring.outcome import Outcome
 from exhume.support import files
 
 INDEX, PAGE = "audits.json", "index.html"
 # Levels from bad to harmless.
-_LEVELS = (Level.LEAK, Level.PARTIAL, Level.NOT_SHOWN, Level.OUT_OF_REACH)
+_LEVELS = (Level.LEAK, Level.PARTIAL, Level.IN_WEIGHTS, Level.INCONCLUSIVE, Level.OUT_OF_REACH)
 
 
 # Characters of a model's name that its folder may have.
@@ -44,6 +46,11 @@ class Audited:
     audit: Audit | None = None
     reason: str = ""
 
+    @property
+    def exit_code(self) -> int:
+        """Of the audit; that of bad input if the model could not be audited."""
+        return BAD_INPUT if self.audit is None else self.audit.exit_code
+
     def to_json(self) -> dict[str, Any]:
         """A line of the index."""
         found = self.audit
@@ -52,6 +59,8 @@ class Audited:
             "folder": self.folder.name,
             "audited": found is not None,
             "reason": self.reason or None,
+            "outcome": None if found is None else found.outcome.value,
+            "exit_code": self.exit_code,
             "passed": None if found is None else found.passed,
             "level": None if found is None else found.report.verdict.level.value,
             "headline": None if found is None else found.report.verdict.headline,
@@ -99,17 +108,27 @@ def load_all(path: Path) -> list[Audited]:
 def report_of_all(done: Sequence[Audited]) -> Report:
     """One page over all models: a line for each, the worst first."""
     audited = [each.audit for each in done if each.audit is not None]
-    leaks = sum(each.findings.confirmed > 0 or each.findings.recovered > 0 for each in audited)
+    leaks = sum(each.outcome is Outcome.RECOVERED for each in audited)
+    still_open = sum(each.outcome in (Outcome.NOT_RECOVERED, Outcome.INCONCLUSIVE) for each in audited)
     levels = sorted((each.report.verdict.level for each in audited), key=_LEVELS.index)
     broken = len(done) - len(audited)
     headline = f"{leaks} of {len(audited)} audited models give away training data."
-    sentences = (f"{broken} could not be audited; the table says why.",) if broken else ()
+    sentences = [f"{broken} could not be audited; the table says why."] if broken else []
+    if still_open:
+        sentences.append(f"Of {still_open} others it is not shown that their training data cannot be recovered.")
     order = {each.value: place for place, each in enumerate(_LEVELS)}
     rows = sorted((each.to_json() for each in done), key=lambda row: order.get(row["level"], len(order)))
-    columns = {"name": "Model", "headline": "Verdict", "passed": "Passed", "reason": "Not audited", "report": "Report"}
+    columns = {
+        "name": "Model",
+        "outcome": "Outcome",
+        "headline": "Verdict",
+        "passed": "Passed",
+        "reason": "Not audited",
+        "report": "Report",
+    }
     return Report(
         title=f"{len(done)} models",
-        verdict=Verdict(levels[0] if levels else Level.NEUTRAL, headline, sentences),
+        verdict=Verdict(levels[0] if levels else Level.NEUTRAL, headline, tuple(sentences)),
         tables=(
             Table(
                 "Models",

@@ -23,7 +23,9 @@ from exhume.report import Fact, Report
 from exhume.results.reconstruction import Reconstruction
 from exhume.run_folder import RunFolder
 from exhume.scoring.against_truth import Score
+from exhume.scoring.premise import LayerPremise, Premise
 from exhume.support import files, serialise
+from exhume.target.published import Count
 
 RECORD, PAGE = "audit.json", "report.html"
 _MODE = 0o700
@@ -123,6 +125,8 @@ def load(path: Path) -> Audit:
             forecast=_forecast(value["forecast"] or {}),
             result=result,
             score=_score(value["score"] or {}, result),
+            premise=_premise(value.get("premise")),
+            count=_count(value.get("count")),
             attempts=attempts,
             defences=tuple(Outcome.from_json(each) for each in value["defences"]),
             dataset=_dataset(runs, value, shape),
@@ -157,6 +161,19 @@ def _dataset(folder: RunFolder, value: dict[str, Any], input_shape: tuple[int, .
 def _forecast(value: dict[str, Any]) -> Forecast | None:
     fields = {name: each for name, each in value.items() if name != "sentence"}
     return serialise.load(Forecast, {}, fields) if value else None
+
+
+def _premise(value: dict[str, Any] | None) -> Premise | None:
+    if not value:
+        return None
+    return Premise(tuple(LayerPremise(**each) for each in value["layers"]), value["non_members"], value["complete"])
+
+
+def _count(value: dict[str, Any] | None) -> Count | None:
+    """The count; audits before it was made have none."""
+    if not value:
+        return None
+    return Count(value["equations"], value["unknowns"], tuple(value["layers"]), value["determined"])
 
 
 def _score(value: dict[str, Any], result: Reconstruction | None) -> Score | None:

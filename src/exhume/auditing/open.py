@@ -86,14 +86,24 @@ def read_data(settings: Settings) -> Dataset | None:
         parse_bytes(settings.max_size),
     )
     truth = None if settings.truth is None else read_dataset(settings.truth, settings.labels, how)
-    if settings.held_out is None:
-        return truth
-    held_out = read_dataset(settings.held_out, settings.held_out_labels, how)
-    return (truth or Dataset.without_samples(held_out.input_dim)).with_non_members(held_out)
+    data = truth
+    if settings.held_out is not None:
+        held_out = read_dataset(settings.held_out, settings.held_out_labels, how)
+        data = (data or Dataset.without_samples(held_out.input_dim)).with_non_members(held_out)
+    if settings.reference is not None:
+        pool = read_dataset(settings.reference, None, how)
+        data = (data or Dataset.without_samples(pool.input_dim)).with_reference(pool)
+    return data
 
 
-def data_in_memory(truth: Any, labels: Any, held_out: Any, held_out_labels: Any) -> Dataset | None:
+def data_in_memory(
+    truth: Any, labels: Any, held_out: Any, held_out_labels: Any, reference: Any = None
+) -> Dataset | None:
     """The owner's data from arrays, tensors or a data set of `exhume.data`; None if there are none."""
+    if reference is not None:
+        pool = reference if isinstance(reference, Dataset) else Dataset.of(reference)
+        data = data_in_memory(truth, labels, held_out, held_out_labels)
+        return (data or Dataset.without_samples(pool.input_dim)).with_reference(pool)
     if all(each is None for each in (truth, labels, held_out, held_out_labels)):
         return None
     if not isinstance(truth, Dataset):
@@ -139,7 +149,9 @@ def _open_run(settings: Settings, path: Path) -> Opened:
     data = folder.load_secret()
     notes = (f"Data: {data.protocol}",)
     if held_out is not None:
-        data = replace(data, non_members=held_out.non_members, non_member_labels=held_out.non_member_labels)
+        if len(held_out.non_members):
+            data = replace(data, non_members=held_out.non_members, non_member_labels=held_out.non_member_labels)
+        data = replace(data, reference=held_out.reference)
     return target, _owner_data(data, target, settings), notes
 
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from exhume.auditing.attempts import Attempt
+from exhume.auditing.exit_code import exit_code
 from exhume.auditing.settings import Settings
 from exhume.auditing.thresholds import Threshold
 from exhume.data import Dataset
-from exhume.defences import Outcome, where_recovery_ends
+from exhume.defences import Outcome as DefenceOutcome
+from exhume.defences import where_recovery_ends
 from exhume.law import Forecast
 from exhume.report import Fact, Report, Subject, of_subject, page
-from exhume.report.subject import Findings
 from exhume.results.certificate import FAILED
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.against_truth import Score
 from exhume.scoring.comparison import row
+from exhume.scoring.findings import Findings
+from exhume.scoring.outcome import Judgement, Outcome
+from exhume.scoring.premise import Premise
+from exhume.target.published import Count
 
 _FRAME = 800  # pixels that a page takes in a notebook
 _ATTEMPT_NUMBERS = ("verdict", "stop", "passes", "seconds", "predicted_error")
@@ -36,6 +41,8 @@ class Audit:
         forecast: of the law; None if the number of samples is known neither beforehand nor from the attack.
         result: the reconstruction with the best certificate; None if no attack could be run.
         score: of it against the truth, if that was given.
+        premise: the attack's equation at the truth, if that was given.
+        count: equations and unknowns over all published layers; None if the number of samples is not known.
         attempts: every attack that was tried.
         defences: what the attack found on altered copies.
         dataset: the owner's data; what was not given has no rows.
@@ -60,8 +67,10 @@ class Audit:
     forecast: Forecast | None
     result: Reconstruction | None
     score: Score | None
+    premise: Premise | None
+    count: Count | None
     attempts: tuple[Attempt, ...]
-    defences: tuple[Outcome, ...]
+    defences: tuple[DefenceOutcome, ...]
     dataset: Dataset
     input_shape: tuple[int, ...]
     notes: tuple[str, ...] = ()
@@ -85,7 +94,10 @@ class Audit:
             result=self.result,
             reason=self.reason,
             score=self.score,
+            premise=self.premise,
+            count=self.count,
             redacted=self.settings.redact,
+            show_truth=self.settings.show_truth,
             defences=self.defences,
             notes=self.notes,
             provenance=self.provenance,
@@ -102,6 +114,16 @@ class Audit:
         return self.subject.findings
 
     @property
+    def judgement(self) -> Judgement:
+        """The outcome and why it is this one."""
+        return self.subject.judgement
+
+    @property
+    def outcome(self) -> Outcome:
+        """Recovered, not recovered (though in the weights), inconclusive, or not recoverable."""
+        return self.judgement.outcome
+
+    @property
     def measured(self) -> Mapping[str, Any]:
         """What thresholds are compared with; None where it could not be measured.
 
@@ -114,7 +136,7 @@ class Audit:
         nothing = self.result is None and any(each.too_few_equations for each in self.attempts)
         recovered = error = None
         if score is not None and not (found.certified and not found.confirmed):
-            recovered, error = score.claimed_recovered, score.claimed_error
+            recovered, error = found.recovered, score.claimed_error
         elif nothing and self.dataset.num_samples:
             recovered, error = 0, math.inf
         expected = math.inf if nothing or (certificate and certificate.predicted_error is None) else None
@@ -141,15 +163,22 @@ class Audit:
         return tuple(each for each in self.settings.fail_on if each.reached_by(self.measured) is None)
 
     @property
+    def exit_code(self) -> int:
+        """0, 1 if a threshold was reached, 3 if the outcome is open or a threshold could not be measured."""
+        reached = [each.reached_by(self.measured) for each in self.settings.fail_on]
+        return exit_code(self.outcome, reached, allow_inconclusive=self.settings.allow_inconclusive)
+
+    @property
     def passed(self) -> bool:
-        """Whether every threshold was measured and none was reached."""
-        return not self.exceeded and not self.unmeasured
+        """Whether the exit code is 0."""
+        return self.exit_code == 0
 
     def summary(self) -> str:
         """The verdict in plain lines, for a terminal."""
         verdict = self.report.verdict
         lines = [f"{self.settings.title}: {verdict.headline}", *(f"  {each}" for each in verdict.sentences)]
         lines += [f"  {each.sentence}" for each in self.attempts if each.result is not None]
+        lines += self._premise_lines()
         lines += [f"  {each}" for each in where_recovery_ends(self.defences).values()] if self.defences else []
         if self.exceeded:
             lines.append(f"  FAILED: reached {', '.join(map(str, self.exceeded))}")
@@ -157,7 +186,20 @@ class Audit:
             lines.append(f"  NOT MEASURED: {', '.join(map(str, self.unmeasured))}")
         if self.passed and self.settings.fail_on:
             lines.append(f"  passed: {', '.join(map(str, self.settings.fail_on))} not reached")
+        lines.append(f"  outcome: {self.outcome.value}, exit code {self.exit_code}")
         return "\n".join(lines)
+
+    def _premise_lines(self) -> list[str]:
+        """What the truth leaves unexplained of every layer, beside what others and the attack leave."""
+        if self.premise is None:
+            return []
+        others = "non-members" if self.premise.non_members else "surrogates"
+        lines = [
+            f"  {each.layer}: the truth leaves {each.truth:.2g} of the displacement unexplained, {others} "
+            f"{each.others:.2g}"
+            for each in self.premise.layers
+        ]
+        return lines if self.result is None else [*lines, f"  the attack leaves {self.result.certificate.residual:.2g}"]
 
     def to_json(self) -> dict[str, Any]:
         """Everything but tensors and the history, as plain JSON."""
@@ -169,6 +211,11 @@ class Audit:
                 "headline": verdict.headline,
                 "sentences": list(verdict.sentences),
             },
+            "outcome": self.outcome.value,
+            "reason": self.judgement.reason,
+            "exit_code": self.exit_code,
+            "premise": None if self.premise is None else self.premise.to_json(),
+            "count": None if self.count is None else asdict(self.count) | {"sentence": self.count.sentence},
             "measured": page.finite(dict(self.measured)),
             "passed": self.passed,
             "exceeded": [str(each) for each in self.exceeded],

@@ -25,7 +25,9 @@ from exhume.law import Forecast
 from exhume.report import Fact
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.against_truth import Score, score_unless_diverged
+from exhume.scoring.premise import Premise, premise_at
 from exhume.target.displacement import Initial
+from exhume.target.published import Count, count_published
 from exhume.target.target import Target
 
 OutcomeCallback = Callable[[Outcome], None] | None
@@ -43,6 +45,7 @@ def audit(
     labels: Any = None,
     held_out: Any = None,
     held_out_labels: Any = None,
+    reference: Any = None,
     out: str | Path | None = None,
     progress_of: ProgressOf | None = None,
     measured: OutcomeCallback = None,
@@ -58,13 +61,15 @@ def audit(
         truth: the training inputs (n, ...), a data set of `exhume.data`, or a file; for the score alone.
         labels: their labels.
         held_out, held_out_labels: data of the same kind that were not trained on.
+        reference: a pool of samples of the same kind, such as a public data set, for baselines alone.
         out: folder for the report and the files that it is made from; None writes nothing.
         progress_of: makes a context of progress for an attack's name; None shows nothing.
         measured: called with the outcome of every altered copy.
         settings: fields of `exhume.auditing.Settings`: head, input_shape, num_samples, know, budget_seconds, ...
 
     Returns:
-        What was found: `.summary()` in words, `.report` as a page; `.passed` compares it with `fail_on`.
+        What was found: `.outcome`, `.summary()` in words, `.report` as a page; `.exit_code` and `.passed` compare it
+        with `fail_on`.
 
     Examples:
         >>> import exhume
@@ -77,6 +82,7 @@ def audit(
         (4, False)
     """
     data = {"truth": truth, "labels": labels, "held_out": held_out, "held_out_labels": held_out_labels}
+    data |= {"reference": reference}
     paths = {name: Path(value) for name, value in data.items() if isinstance(value, str | Path)}
     values = {name: value for name, value in data.items() if value is not None and name not in paths}
     if paths and values:
@@ -127,6 +133,8 @@ def conduct(
         forecast=_forecast(target, result),
         result=result,
         score=score,
+        premise=_premise(target, data, settings),
+        count=_count(target, data, result),
         attempts=tuple(attempts),
         defences=outcomes,
         dataset=data,
@@ -157,6 +165,26 @@ def _forecast(target: Target, result: Reconstruction | None) -> Forecast | None:
     found = None if result is None else len(result.samples) + known.known_samples
     count = known.count or found
     return None if count is None else target.forecast(count)
+
+
+def _count(target: Target, data: Dataset, result: Reconstruction | None) -> Count | None:
+    """The count over all published layers, for the number of samples of the truth, that is known, or was found."""
+    count = data.num_samples or target.knowledge.count or (0 if result is None else len(result.samples))
+    return count_published(target, count) if count else None
+
+
+def _premise(target: Target, data: Dataset, settings: Settings) -> Premise | None:
+    """The attack's equation at the truth; after the attack, so that it cannot be influenced by it."""
+    if not data.num_samples:
+        return None
+    told = target.knowledge.count
+    return premise_at(
+        target,
+        data.inputs,
+        data.comparison_samples,
+        complete=told is None or data.num_samples >= told,
+        seed=settings.seed,
+    )
 
 
 def _scored(result: Reconstruction | None, data: Dataset) -> tuple[Score | None, tuple[str, ...]]:

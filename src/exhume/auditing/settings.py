@@ -88,6 +88,8 @@ class Settings(BaseModel):
     held_out: Path | None = None
     """Data of the same kind that were not trained on, for the utility of defences and a baseline."""
     held_out_labels: Path | None = None
+    reference: Path | None = None
+    """A pool of samples of the same kind, such as a public data set: a baseline, beside `held_out`, without labels."""
     standardise: Literal["none", "subset"] = "none"
     """How columns of a table were standardised for training: not at all, or by the statistics of `truth` itself."""
     label_column: str | None = None
@@ -109,6 +111,10 @@ class Settings(BaseModel):
     """Families of alterations to measure; "all" for every one."""
     fail_on: tuple[Annotated[Threshold, BeforeValidator(_threshold)], ...] = ()
     """What makes the audit fail, such as "recovered=1"."""
+    allow_inconclusive: bool = False
+    """Exit with 0 instead of 3 where nothing is decided."""
+    show_truth: bool = False
+    """Show true samples in the report also where nothing was recovered."""
     redact: bool = False
     """Blur pictures and withhold values in the report."""
     memory_budget: str = "4GB"

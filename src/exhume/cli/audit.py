@@ -59,6 +59,9 @@ def audit(
         Path | None, typer.Option(help="Samples of the same kind that were not trained on, as a baseline of the score.")
     ] = None,
     held_out_labels: Annotated[Path | None, typer.Option(help="Labels of the held-out samples.")] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="A pool of samples of the same kind, such as a public data set, as a baseline.")
+    ] = None,
     standardise: Annotated[str | None, typer.Option(help="Standardisation of a .csv: none (default), subset.")] = None,
     label_column: Annotated[str | None, typer.Option(help="Which column of a .csv is the label.")] = None,
     columns: Annotated[
@@ -79,7 +82,13 @@ def audit(
     fail_on: Annotated[
         list[str] | None, typer.Option(help=f"Exit with 1 if this is reached; may be repeated. {_MEASURES}.")
     ] = None,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 instead of 3 where nothing is decided.")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="Name of the model in the report.")] = None,
+    show_truth: Annotated[
+        bool, typer.Option("--show-truth", help="Show true samples also where nothing was recovered.")
+    ] = False,
     redact: Annotated[bool, typer.Option("--redact", help="Blur images and leave out values in the report.")] = False,
     max_size: Annotated[str | None, typer.Option(help="Largest file that is opened; 4GB by default.")] = None,
     memory_budget: Annotated[str | None, typer.Option(help="Memory for activations; 4GB by default.")] = None,
@@ -89,8 +98,9 @@ def audit(
 ) -> None:
     """Forecast, attack, certify, score and report: does this model carry its training set?
 
-    Exit code 0 if no threshold of --fail-on was reached, 1 if one was, 2 if a model could not be audited or a
-    threshold could not be measured.
+    Exit code 1 if a threshold of --fail-on was reached, 2 if a model could not be audited, 3 if nothing is decided: the
+    outcome is inconclusive, or the data are in the weights and were not recovered, or a threshold could not be measured
+    (--allow-inconclusive: 0); else 0. Of several models, 2 before 1 before 3 before 0.
 
     Example: exhume audit --model mymodel.py:build --weights w.safetensors --initial w0.safetensors
     --input-shape 1,8,8 --num-samples 12 --truth x.npy --fail-on recovered=1 --out audit
@@ -127,8 +137,7 @@ def _show_one(audited: Audit, json: bool) -> None:
     assert audited.folder is not None
     page = audited.folder / "report.html"
     show(f"{audited.summary()}\n  report: {page}", {"report": str(page), **audited.to_json()}, json)
-    if not audited.passed:
-        raise typer.Exit(1 if audited.exceeded else 2)
+    raise typer.Exit(audited.exit_code)
 
 
 def _print_outcome(outcome: Outcome) -> None:
@@ -144,14 +153,11 @@ def _print_audit(each: Audited) -> None:
 
 def _show_several(done: list[Audited], out: Path, json: bool) -> None:
     from exhume.auditing.batch import PAGE
+    from exhume.auditing.exit_code import worst
 
     broken = [each for each in done if each.audit is None]
     lines = [each.audit.summary() if each.audit else f"{each.name}: not audited: {each.reason}" for each in done]
     lines.append(f"{len(done) - len(broken)} of {len(done)} models audited; all of them: {out / PAGE}")
     models = [each.to_json() | {"measured": each.audit.to_json()["measured"] if each.audit else None} for each in done]
     show("\n".join(lines), {"models": models}, json)
-    audits = [each.audit for each in done if each.audit]
-    if broken or any(each.unmeasured for each in audits):
-        raise typer.Exit(2)
-    if not all(each.passed for each in audits):
-        raise typer.Exit(1)
+    raise typer.Exit(worst(each.exit_code for each in done))

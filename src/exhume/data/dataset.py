@@ -58,6 +58,7 @@ class Dataset:
         subspace: (r, d) orthonormal basis of the subspace that the distribution lives in, if it is known to.
         table: how rows are records of named columns, if they are.
         non_member_labels: labels of `non_members`, of the same kind as `labels`.
+        reference: (q, d) further samples of the same kind without labels, such as a public pool, for baselines.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Dataset:
     subspace: torch.Tensor | None = None
     table: TableFormat | None = None
     non_member_labels: torch.Tensor = field(default_factory=_nothing)
+    reference: torch.Tensor = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
         if self.inputs.dim() != 2 or self.inputs.shape[1] == 0:
@@ -78,7 +80,9 @@ class Dataset:
             raise InputError(f"non_members of shape {tuple(self.non_members.shape)}; valid: (m, {size})")
         _check_labels("labels", self.labels, len(self.inputs))
         _check_labels("non_member_labels", self.non_member_labels, len(self.non_members))
-        for word, tensor in (("inputs", self.inputs), ("non_members", self.non_members)):
+        if len(self.reference) and (self.reference.dim() != 2 or self.reference.shape[1] != size):
+            raise InputError(f"reference of shape {tuple(self.reference.shape)}; valid: (q, {size})")
+        for word, tensor in (("inputs", self.inputs), ("non_members", self.non_members), ("reference", self.reference)):
             if tensor.dtype != torch.float32:
                 raise InputError(f"{word} are {tensor.dtype}; valid: torch.float32")
             finite(word, tensor)
@@ -130,6 +134,16 @@ class Dataset:
         """Whether the training samples and their labels are given."""
         return len(self.labels) > 0
 
+    @property
+    def comparison_samples(self) -> torch.Tensor | None:
+        """All samples that were not trained on: non-members and the reference pool; None if there are none."""
+        rows = torch.cat([each for each in (self.non_members, self.reference) if len(each)] or [self.non_members])
+        return rows if len(rows) else None
+
+    def with_reference(self, pool: Dataset) -> Dataset:
+        """The same with the samples of another data set as reference pool, on the scale of this one."""
+        return replace(self, reference=self.with_non_members(pool).non_members)
+
     def with_non_members(self, others: Dataset) -> Dataset:
         """The same with the training samples of another data set as non-members, on the scale of this one."""
         rows = others.inputs
@@ -144,7 +158,8 @@ class Dataset:
             raise InputError(
                 f"the data set holds samples of {self.input_dim} numbers, the model takes {input_dim}{hint}"
             )
-        for name, rows in (("inputs", self.inputs), ("non_members", self.non_members)):
+        pool = self.reference.reshape(-1, self.input_dim)
+        for name, rows in (("inputs", self.inputs), ("non_members", self.non_members), ("reference", pool)):
             if bool((rows == 0).all(1).any()):
                 raise InputError(f"{name} hold a row of zeros, which has no direction to recover")
         return replace(

@@ -14,10 +14,11 @@ from typing import Any
 class Level(StrEnum):
     """How bad it is, for the colour and the symbol beside the verdict."""
 
-    LEAK = "leak"  # most samples were recovered and certified
-    PARTIAL = "partial"  # some were, or certificate and truth contradict each other
-    NOT_SHOWN = "not-shown"  # the attack found nothing that can be trusted, though the law would allow it
-    OUT_OF_REACH = "out-of-reach"  # fewer equations than unknowns
+    LEAK = "leak"  # at least half of the samples were recovered
+    PARTIAL = "partial"  # fewer were
+    IN_WEIGHTS = "in-weights"  # none was, but the training data are in the weights
+    INCONCLUSIVE = "inconclusive"  # none was, and it was not shown that none can be
+    OUT_OF_REACH = "out-of-reach"  # fewer equations than unknowns in all published layers
     NEUTRAL = "neutral"  # a sweep or a comparison: no verdict on one model
 
 

@@ -24,7 +24,7 @@ from exhume.support import files
 from exhume.support.images import PNG
 
 _VERDICTS = (EXACT, APPROXIMATE, FAILED)
-_WORST_FIRST = (Level.LEAK, Level.PARTIAL, Level.NOT_SHOWN, Level.OUT_OF_REACH)
+_WORST_FIRST = (Level.LEAK, Level.PARTIAL, Level.IN_WEIGHTS, Level.INCONCLUSIVE, Level.OUT_OF_REACH)
 # The columns of the table, and the numbers of `scoring.comparison.row` that they show.
 _COLUMNS = {
     "Attack": "method",

@@ -25,6 +25,9 @@ from exhume.results.certificate import RECOVERED_BELOW
 from exhume.results.reconstruction import Reconstruction
 from exhume.run_folder import RunFolder
 from exhume.scoring.against_truth import score_unless_diverged
+from exhume.scoring.outcome import Outcome as AuditOutcome
+from exhume.scoring.premise import Premise, premise_at
+from exhume.target.published import count_published
 from exhume.target.target import Target
 
 
@@ -50,7 +53,7 @@ def of_subject(subject: Subject) -> Report:
     >>> from exhume.report import Subject, of_subject
     >>> subject = Subject("a probe", None, law.forecast(100, 30, 20), (30,), reason="too few equations")
     >>> of_subject(subject).verdict.headline
-    'The training samples cannot be determined from the weights of the head alone.'
+    'Inconclusive: no attack could be run, so nothing is shown of this model.'
     """
     gallery, verdict, result = gallery_of(subject), verdict_of(subject), subject.result
     origin = tuple(subject.provenance)
@@ -62,7 +65,7 @@ def of_subject(subject: Subject) -> Report:
         if not unmix_charts(result):  # which show more than a residual after the end
             convergence = (convergence_chart({result.method: result}), *convergence)
     chart = defences_chart(subject.defences)
-    shows_something = result is not None or subject.findings.enough_equations is False
+    shows_something = result is not None or subject.judgement.outcome is AuditOutcome.NOT_RECOVERABLE
     return Report(
         title=subject.name,
         verdict=verdict,
@@ -116,10 +119,19 @@ def subject_of(
         input_shape=target.input_shape,
         dataset=secret,
         score=score,
+        premise=None if secret is None or not secret.num_samples else _premise(target, result, secret),
+        count=count_published(target, secret.num_samples if secret else len(result.samples) + known.known_samples),
         provenance=run_provenance(folder.attack(result.method) / "result.json", secret),
         redacted=redact,
         notes=notes,
     )
+
+
+def _premise(target: Target, result: Reconstruction, secret: Dataset) -> Premise:
+    """The attack's equation at the truth."""
+    target = target.with_knowledge(result.knowledge)
+    sought = len(result.samples) + result.knowledge.known_samples
+    return premise_at(target, secret.inputs, secret.comparison_samples, complete=secret.num_samples >= sought)
 
 
 def run_provenance(file: Path, secret: Dataset | None) -> tuple[Fact, ...]:

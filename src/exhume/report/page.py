@@ -29,8 +29,9 @@ _STYLE_SHEET = re.compile(r"<style\b.*?</style\s*>", flags=re.DOTALL | re.IGNORE
 _LEVEL_WORDS = {
     Level.LEAK: "Training data recovered",
     Level.PARTIAL: "Partly recovered",
-    Level.NOT_SHOWN: "Recovery not shown",
-    Level.OUT_OF_REACH: "Out of reach",
+    Level.IN_WEIGHTS: "In the weights, not recovered",
+    Level.INCONCLUSIVE: "Inconclusive",
+    Level.OUT_OF_REACH: "Not recoverable, by count",
     Level.NEUTRAL: "Overview",
 }
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from exhume import defences
 from exhume.attacks import ATTACKS, Unmix
-from exhume.defences import Outcome
 from exhume.defences.measuring import NONE
 from exhume.law import PER_SAMPLE
 from exhume.report.charts import COSTS, cost_measured, share_recovered
@@ -16,6 +16,7 @@ from exhume.report.content import Remedy
 from exhume.report.subject import Subject
 from exhume.report.verdict import percent
 from exhume.results.certificate import RECOVERED_BELOW
+from exhume.scoring.outcome import Outcome
 
 # Share of what is recovered from the model as it is, down to which a defence must bring it to be recommended.
 _HELPS_BELOW = 0.5
@@ -37,13 +38,13 @@ def remedies_of(subject: Subject) -> tuple[Remedy, ...]:
     return (*remedies, *_from_the_law(subject, measured), *_against_unmixing(subject), *_always(subject, measured))
 
 
-def _measured(outcomes: Sequence[Outcome]) -> tuple[list[Remedy], set[str]]:
+def _measured(outcomes: Sequence[defences.Outcome]) -> tuple[list[Remedy], set[str]]:
     """Families by what they left to recover, the best first, then those that did not help; and which were measured."""
     plain = next((each for each in outcomes if each.defence == NONE), None)
     before = share_recovered(plain) if plain is not None else None
     if plain is None or not before:
         return [], set()
-    families: dict[str, list[Outcome]] = {}
+    families: dict[str, list[defences.Outcome]] = {}
     for each in outcomes:
         if each.defence != NONE and share_recovered(each) is not None:
             families.setdefault(each.defence, []).append(each)
@@ -144,7 +145,7 @@ def _always(subject: Subject, measured: set[str]) -> Iterable[Remedy]:
             "The only remedy here with a proof against every attack, also those not known yet; it costs accuracy, the "
             "more the fewer samples there are. Not measured here.",
         )
-    if found.certified == 0 and found.recovered == 0 and found.enough_equations:
+    if subject.judgement.outcome in (Outcome.NOT_RECOVERED, Outcome.INCONCLUSIVE) and found.enough_equations:
         yield Remedy(
             "Attack longer before you publish",
             "Nothing came back here, though the equations suffice. Give the attack more time or passes, try the other "
@@ -152,23 +153,23 @@ def _always(subject: Subject, measured: set[str]) -> Iterable[Remedy]:
         )
 
 
-def _by_what_is_left(outcomes: Sequence[Outcome]) -> Callable[[Outcome], tuple[float, float, float]]:
+def _by_what_is_left(outcomes: Sequence[defences.Outcome]) -> Callable[[defences.Outcome], tuple[float, float, float]]:
     """Sorts by what is still recovered, then by cost."""
     cost = cost_measured(outcomes)
 
-    def key(outcome: Outcome) -> tuple[float, float, float]:
+    def key(outcome: defences.Outcome) -> tuple[float, float, float]:
         value = getattr(outcome.utility, cost[0]) if cost else None
         return _left(outcome), float("inf") if value is None else value, outcome.strength
 
     return key
 
 
-def _left(outcome: Outcome) -> float:
+def _left(outcome: defences.Outcome) -> float:
     share = share_recovered(outcome)
     return 1.0 if share is None else share
 
 
-def _numbers(outcome: Outcome, plain: Outcome) -> str:
+def _numbers(outcome: defences.Outcome, plain: defences.Outcome) -> str:
     """What was measured of a defence beside the model as it is."""
     text = (
         f"Measured on this model: {outcome.recovered:,} of {outcome.num_samples:,} samples came back with an error "

@@ -12,9 +12,10 @@ import torch
 from exhume.data import Dataset, PictureFormat
 from exhume.errors import InputError
 from exhume.report.content import Field, Sample
-from exhume.report.subject import Subject, certainties
+from exhume.report.subject import Subject
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.aligned import align
+from exhume.scoring.findings import certainties
 from exhume.support.images import blurred, data_uri, shape_of_picture, stretched
 from exhume.support.labels import are_one_hot, in_words
 from exhume.target.knowledge import Knowledge

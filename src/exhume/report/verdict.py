@@ -1,7 +1,7 @@
 """The verdict in words, for a reader who has never heard of the law, and what it rests on.
 
-The level follows from what the attack showed and from nothing else. A failed attack is never called safety, and where
-the truth contradicts a certificate the page says so.
+Headline and level follow from the outcome (`scoring/outcome.py`) and from nothing else. A failed attack is never called
+safety, and where the truth contradicts a certificate the page says so.
 """
 
 from __future__ import annotations
@@ -9,30 +9,31 @@ from __future__ import annotations
 from exhume.attacks import Unmix
 from exhume.law import RECONSTRUCTIBLE
 from exhume.report.content import Level, Verdict
-from exhume.report.subject import Findings, Subject
+from exhume.report.subject import Subject
 from exhume.results.certificate import APPROXIMATE, EXACT, RECOVERED_BELOW
 from exhume.results.reconstruction import Reconstruction
+from exhume.scoring.findings import Findings
+from exhume.scoring.outcome import Outcome
 from exhume.support.text import plural
 
+_CHECK_DATA = (
+    "Check that the data are the ones this model was trained on, prepared in the same way and in the same units."
+)
 _NO_PROOF = "That is no proof of safety: a longer attack, another method or an attacker who knows more may get further."
 
 
 def verdict_of(subject: Subject) -> Verdict:
-    """The first thing a reader of a report on one model sees."""
-    found, result = subject.findings, subject.result
-    if result is None:
-        return _not_run(subject)
+    """The first thing a reader of a report on one model sees; it follows from the outcome."""
+    found, result, outcome = subject.findings, subject.result, subject.judgement.outcome
+    if outcome is Outcome.NOT_RECOVERABLE:
+        return _out_of_reach(subject)
+    if outcome is Outcome.INCONCLUSIVE or result is None:
+        return _inconclusive(subject)
+    if outcome is Outcome.NOT_RECOVERED:
+        return _recognised(subject, result) if found.recognised else _in_weights(subject, result)
     if found.confirmed > 0:
         return _leak(subject, result)
-    if found.certified > 0:
-        return _contradicted(result, found)
-    if found.recovered > 0:
-        return _uncertified(subject, result)
-    if not found.enough_equations:
-        return _out_of_reach(subject, _counted(found))
-    if found.recognisable:
-        return _recognisable(result, found)
-    return _nothing(subject, result)
+    return _uncertified(subject, result) if found.recovered > 0 else _unconfirmed(subject, result)
 
 
 def samples_in_words(count: int, total: int, what: str = "training samples") -> str:
@@ -87,17 +88,13 @@ def _leak(subject: Subject, result: Reconstruction) -> Verdict:
     return Verdict(Level.LEAK if most else Level.PARTIAL, headline, (*sentences, *_left_open(result)))
 
 
-def _contradicted(result: Reconstruction, found: Findings) -> Verdict:
+def _unconfirmed(subject: Subject, result: Reconstruction) -> Verdict:
+    found = subject.findings
     headline = (
-        f"The attack certifies {plural(found.certified, 'recovered sample')}, but the training data that were given "
-        "do not confirm any of them."
+        f"This model gives away training data: {plural(found.certified, 'recovered sample')} {_be(found.certified)} "
+        "certified as exact. The data that were given are not those that it was trained on."
     )
-    sentences = (
-        "One of the two is wrong: the certificate, or the data that it was compared with. Check that the data are the "
-        "ones this model was trained on, prepared in the same way and in the same units.",
-        *_counted(found),
-        *_left_open(result),
-    )
+    sentences = (subject.judgement.reason, _CHECK_DATA, *_counted(found), *_left_open(result))
     return Verdict(Level.PARTIAL, headline, sentences)
 
 
@@ -116,53 +113,74 @@ def _uncertified(subject: Subject, result: Reconstruction) -> Verdict:
     return Verdict(Level.PARTIAL, headline, sentences)
 
 
-def _recognisable(result: Reconstruction, found: Findings) -> Verdict:
+def _recognised(subject: Subject, result: Reconstruction) -> Verdict:
+    found, score = subject.findings, subject.score
     assert found.closest is not None
-    count = samples_in_words(found.recognisable, found.sought)
+    assert score is not None
+    assert score.baseline is not None
+    count = samples_in_words(found.recognised, found.sought)
     headline = (
         f"Training samples may be recognised in what came back, though none is within {percent(RECOVERED_BELOW)}."
     )
     sentences = (
-        f"The closest has an error of {percent(found.closest)}; {count} came back far closer than chance would bring "
-        "them, which can be enough to recognise somebody or something. Look at what came back before you publish.",
+        f"The closest has an error of {percent(found.closest)}; {count} came back closer than "
+        f"{score.baseline.non_members:,} samples that were not trained on would suggest "
+        f"(permutation test: p = {score.baseline.p_value:.2g}). Look at what came back before you publish.",
         f"None of them is certified. {result.certificate.reason}",
-        *_doubts(result),
+        *_premise(subject),
         *_counted(found),
     )
-    return Verdict(Level.PARTIAL, headline, sentences)
+    return Verdict(Level.IN_WEIGHTS, headline, sentences)
 
 
-def _nothing(subject: Subject, result: Reconstruction) -> Verdict:
+def _in_weights(subject: Subject, result: Reconstruction) -> Verdict:
+    headline = "The training data are in the weights, but this search did not recover them."
+    reasons = dict.fromkeys((subject.judgement.reason, *_premise(subject), result.ending))
+    sentences = (
+        *reasons,
+        "Whoever searches longer or better may recover them: treat this as a leak.",
+        *_law(subject),
+        *_counted(subject.findings),
+    )
+    return Verdict(Level.IN_WEIGHTS, headline, sentences)
+
+
+def _inconclusive(subject: Subject) -> Verdict:
+    result, found, reason = subject.result, subject.findings, subject.judgement.reason
+    if result is None:
+        headline = "Inconclusive: no attack could be run, so nothing is shown of this model."
+        return Verdict(Level.INCONCLUSIVE, headline, (reason, "That is no proof of safety.", *_law(subject)))
+    if found.certified > 0:
+        headline = (
+            f"Inconclusive: the attack certifies {plural(found.certified, 'recovered sample')}, but the training data "
+            "that were given do not confirm any of them."
+        )
+        sentences = (reason, _CHECK_DATA, *_premise(subject), *_counted(found), *_left_open(result))
+        return Verdict(Level.INCONCLUSIVE, headline, sentences)
     within = "" if result.max_passes is None else " within the budget"
-    reasons = dict.fromkeys((result.certificate.reason, result.ending))
-    sentences = (_NO_PROOF, *_doubts(result), *reasons, *_law(subject), *_counted(subject.findings))
-    return Verdict(Level.NOT_SHOWN, f"No training sample could be recovered{within}.", sentences)
+    reasons = dict.fromkeys((reason, result.certificate.reason, result.ending))
+    sentences = (*reasons, _NO_PROOF, *_doubts(result), *_premise(subject), *_law(subject), *_counted(found))
+    headline = f"Inconclusive: no training sample was recovered{within}, and it is not shown that none can be."
+    return Verdict(Level.INCONCLUSIVE, headline, tuple(dict.fromkeys(sentences)))
 
 
-def _not_run(subject: Subject) -> Verdict:
-    reason = f"The attack was not run: {subject.reason}" if subject.reason else "The attack was not run."
-    if subject.findings.enough_equations is False:
-        return _out_of_reach(subject, [reason])
-    headline = "The attack could not be run, so nothing is shown of this model."
-    return Verdict(Level.NOT_SHOWN, headline, (reason, "That is no proof of safety.", *_law(subject)))
-
-
-def _out_of_reach(subject: Subject, more: list[str]) -> Verdict:
-    headline = "The training samples cannot be determined from the weights of the head alone."
+def _out_of_reach(subject: Subject) -> Verdict:
+    headline = "The published weights hold too few numbers to determine the training samples."
     sentences = [
-        "The layer that was examined holds fewer numbers on the samples, or on each of them, than it takes to tell one "
-        "training set from another, so many different sets explain it equally well.",
-        "Other layers that were trained on the data were not counted; an attack that reads them, or an attacker who "
-        "knows more, such as some of the samples, may get further. Labels may still leak.",
+        subject.judgement.reason,
+        "Many different training sets explain these weights equally well. This was counted, not attacked.",
+        "An attacker who knows more, such as some of the samples or many like them, may get further. Labels may still "
+        "leak.",
+        *([f"The attack: {subject.reason}"] if subject.reason and subject.result is None else []),
+        *_law(subject),
+        *_counted(subject.findings),
     ]
-    if subject.result is not None:
-        certificate = subject.result.certificate
-        enough = certificate.equations > certificate.unknowns  # in all, so that some sample has too few
-        counted = f"This attack had {certificate.equations:,} equations for {certificate.unknowns:,} unknown numbers."
-        sentences.append(certificate.reason if enough else counted)
-    elif subject.forecast is not None:
-        sentences.append(subject.forecast.sentence)
-    return Verdict(Level.OUT_OF_REACH, headline, (*sentences, *more))
+    return Verdict(Level.OUT_OF_REACH, headline, tuple(sentences))
+
+
+def _premise(subject: Subject) -> list[str]:
+    """What the truth leaves unexplained, if it was given."""
+    return [] if subject.premise is None else [subject.premise.sentence]
 
 
 def _doubts(result: Reconstruction) -> list[str]:

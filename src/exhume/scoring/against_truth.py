@@ -22,6 +22,7 @@ from exhume.features.protocol import FeatureMap
 from exhume.results.certificate import RECOVERED_BELOW
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring import metrics
+from exhume.scoring.baselines import Baseline, measure_baseline
 from exhume.scoring.matching import (
     Array,
     Matching,
@@ -73,7 +74,9 @@ class Score:
         strays: the other unmatched rows.
         matches: the pairs, matched up to sign, in the order of the truth.
         baseline_random: error_up_to_sign of n Gaussian directions with the mean norm of the truth.
-        baseline_non_members: the same of the non-members, over those that find a true sample; None if not given.
+        baseline_non_members: mean error of as many non-members, matched to the same rows in the same way, over random
+            draws; None if not given.
+        baseline: what non-members, or surrogates of them, get, and how significant the score is beside that.
         psnr, ssim: means over the matches; None without pictures.
         orthogonal_residual: r(Phi_hat) of Eq. (167); None without features.
         label_accuracy: share of matched rows with the right label, if labels are +-1, one-hot or whole numbers.
@@ -112,6 +115,7 @@ class Score:
     label_error: float | None = None
     known: tuple[int, ...] = ()
     signs_claimed: bool = True
+    baseline: Baseline | None = None
 
     @property
     def norms_claimed(self) -> bool:
@@ -211,6 +215,7 @@ def score(
     signed, up_to_sign = match(x, x_hat, up_to_sign=False), match(x, x_hat, up_to_sign=True)
     pairs = replace(up_to_sign, truth_indices=left[up_to_sign.truth_indices])
     others = None if non_members is None else place(as_rows("non_members", non_members, x))
+    baseline = measure_baseline(x, x_hat, up_to_sign.truth_indices, others, up_to_sign=not signs_known, seed=seed)
     true_matches = true_rows[pairs.truth_indices]
     shown = borrow(rows[pairs.rows], true_matches, pairs.flipped, norms_known=norms_known, signs_known=signs_known)
     psnr, ssim = metrics.picture_scores(to_pictures, shown, true_matches)
@@ -228,8 +233,8 @@ def score(
         duplicates=duplicates,
         strays=strays,
         matches=_matches(pairs, psnr, ssim),
-        baseline_random=_baseline(x, random_directions(x, seed)),
-        baseline_non_members=None if others is None else _baseline(x, others),
+        baseline_random=float(match(x, random_directions(x, seed), up_to_sign=True).errors_up_to_sign.mean()),
+        baseline_non_members=baseline.error if baseline.non_members else None,
         psnr=fmean(psnr) if psnr else None,
         ssim=fmean(ssim) if ssim else None,
         orthogonal_residual=_residual(features, result.samples, torch.as_tensor(truth)[left]) if features else None,
@@ -237,6 +242,7 @@ def score(
         label_error=label_error,
         known=tuple(sorted(set(range(len(all_x))) - set(left.tolist()))),
         signs_claimed=signs_known,
+        baseline=baseline,
     )
 
 
@@ -251,7 +257,7 @@ def score_on_dataset(result: Any, data: Dataset, features: FeatureMap | None = N
     return score(
         result,
         data.inputs,
-        non_members=data.non_members if len(data.non_members) else None,
+        non_members=data.comparison_samples,
         true_labels=data.labels if data.is_labelled else None,
         to_pictures=data.picture.to_pictures if data.picture else None,
         features=None if features is None else lambda inputs: features.forward(inputs.to(features.device)),
@@ -303,13 +309,6 @@ def score_samples(
 def _mean(errors: Tensor, count: int) -> float:
     """Mean over all true samples; those without a row are as far off as the zero vector, 1."""
     return (float(errors.sum()) + count - len(errors)) / count
-
-
-def _baseline(truth: Tensor, rows: Tensor) -> float:
-    """Mean error up to sign, over the pairs, of rows that are independent of the truth."""
-    if not len(rows):
-        raise InputError("non_members has no rows; valid: at least one, or None")
-    return float(match(truth, rows, up_to_sign=True).errors_up_to_sign.mean())
 
 
 def _extras(truth: Tensor, rows: Tensor, matching: Matching) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,0 +1,81 @@
+"""What a published model holds in all: the numbers of every layer that moved, against those of the samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from exhume.law import LABELS_ONLY, NOT_EVEN_LABELS
+from exhume.target.network_weights import NetworkWeights
+from exhume.target.target import Target
+
+
+@dataclass(frozen=True)
+class Count:
+    """Equations and unknowns of all published layers together.
+
+    Attributes:
+        equations: the published numbers that training moved, or may have moved.
+        unknowns: numbers that the samples consist of.
+        layers: names of the parameters and statistics that were counted; "head" where there is nothing else.
+        determined: whether there are more equations than unknowns.
+    """
+
+    equations: int
+    unknowns: int
+    layers: tuple[str, ...]
+    determined: bool
+
+    @property
+    def sentence(self) -> str:
+        """The count in words."""
+        if not self.equations:
+            return "No published layer moved in training, so the weights hold nothing of the training data."
+        relation = "more than enough" if self.determined else "too few to determine the samples"
+        return (
+            f"All published layers that moved hold {self.equations:,} equations for {self.unknowns:,} unknown numbers: "
+            f"{relation}."
+        )
+
+
+def count_published(target: Target, num_samples: int) -> Count:
+    """Counts every published layer that moved in training against the samples.
+
+    A parameter is counted unless its initial value is known and it has not changed, or the model marks it as frozen
+    (`requires_grad`) while others are not. The running statistics of BatchNorm are counted too. Where only the head is
+    left, the law counts; else each sample has as many unknowns as inputs, and its coefficients are taken to be known,
+    so that a model is never called safe because they were counted.
+
+    Args:
+        target: the model.
+        num_samples: n, known ones included.
+    """
+    known, features = target.knowledge, target.features
+    moved = {} if target.model is None else moved_numbers(target.model)
+    beyond = [name for name in moved if target.model is not None and not target.model.in_head(name)]
+    if not beyond:
+        forecast = target.forecast(num_samples)
+        enough = forecast.verdict not in (NOT_EVEN_LABELS, LABELS_ONLY)
+        return Count(forecast.equations, forecast.unknowns, ("head",), enough)
+    dimension = features.input_dim if known.subspace is None else min(len(known.subspace), features.input_dim)
+    equations, unknowns = sum(moved.values()), max(num_samples - known.known_samples, 0) * dimension
+    return Count(equations, unknowns, tuple(moved), equations > unknowns)
+
+
+def moved_numbers(model: NetworkWeights) -> dict[str, int]:
+    """How many numbers each parameter or running statistic has that training moved, or may have moved."""
+    moved = {}
+    for name, weight in model.weights().items():
+        before = model.initial.get(name)
+        changed = name in model.trained if before is None else not torch.equal(before.to(weight), weight)
+        if changed:
+            moved[name] = weight.numel()
+    for name, layer in model.module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            for statistic in ("running_mean", "running_var"):
+                values = getattr(layer, statistic)
+                if values is not None:
+                    moved[f"{name}.{statistic}"] = values.numel()
+    return moved
