@@ -35,6 +35,10 @@ class TooFewEquations(InputError):
         super().__init__(f"{counted}; to run nevertheless, pass allow_underdetermined=True (--allow-underdetermined)")
 
 
+class UnknownCount(InputError):
+    """The number of samples is not given, and this attack cannot tell it from the weights."""
+
+
 class DataError(ExhumeError):
     """A data set is missing, truncated or not in its official format.
 

@@ -4,14 +4,18 @@ from dataclasses import replace
 
 import pytest
 import torch
-from subjects import CAPTION, ENOUGH, ROWS, TOO_FEW, TRUTH, result_of, subject_of
+from subjects import CAPTION, DIM, ENOUGH, ROWS, TOO_FEW, TRUTH, result_of, subject_of
 
-from exhume.defences import Outcome, Utility
+from exhume import defences
 from exhume.report import Level
 from exhume.report.remedies import remedies_of
 from exhume.report.verdict import percent, samples_in_words, verdict_of
 from exhume.results.stop import Stop
+from exhume.scoring.against_truth import score
+from exhume.scoring.outcome import Outcome
+from exhume.scoring.premise import LayerPremise, Premise
 from exhume.target.knowledge import Knowledge
+from exhume.target.published import Count
 
 SMALL, LARGE = 1e-6, 0.4
 WRONG = torch.randn(TRUTH.shape, generator=torch.Generator().manual_seed(8))
@@ -46,12 +50,28 @@ def test_half_of_the_samples_are_a_leak():
     assert verdict.level is Level.LEAK
 
 
-def test_an_exact_certificate_that_the_truth_contradicts_is_no_leak():
-    verdict = verdict_of(subject_of(result_of([SMALL] * ROWS, "exact", samples=WRONG), truth=TRUTH))
-    assert verdict.level is Level.PARTIAL
+def premise(truth, others):
+    return Premise((LayerPremise("the head", truth, others, 400),), non_members=True)
+
+
+def test_an_approximate_certificate_that_the_truth_contradicts_is_inconclusive():
+    verdict = verdict_of(subject_of(result_of([1e-2] * ROWS, "approximate", samples=WRONG), truth=TRUTH))
+    assert verdict.level is Level.INCONCLUSIVE
     assert "do not confirm any of them" in verdict.headline
-    assert "One of the two is wrong" in told(verdict)
+    assert "one of the two is wrong" in told(verdict)
     assert "none of 4 training samples came back" in told(verdict)
+
+
+def test_an_exact_certificate_stands_against_data_that_do_not_explain_the_weights():
+    wrong = subject_of(result_of([SMALL] * ROWS, "exact", samples=WRONG), truth=TRUTH, premise=premise(0.8, 0.8))
+    assert wrong.judgement.outcome is Outcome.RECOVERED
+    assert "are not those that it was trained on" in verdict_of(wrong).headline
+
+
+def test_a_certificate_is_wrong_if_the_given_data_explain_the_weights():
+    subject = subject_of(result_of([SMALL] * ROWS, "exact", samples=WRONG), truth=TRUTH, premise=premise(0.01, 0.8))
+    assert subject.judgement.outcome is Outcome.NOT_RECOVERED
+    assert "certifies 4 samples, wrongly" in told(verdict_of(subject))
 
 
 def test_a_certificate_that_the_truth_contradicts_on_some_samples_says_so():
@@ -71,24 +91,50 @@ def test_a_failed_certificate_that_the_truth_contradicts_is_partial_and_said_hon
 
 def test_error_bars_of_a_failed_certificate_are_not_believed():
     verdict = verdict_of(subject_of(result_of([SMALL] * ROWS, "failed")))
-    assert verdict.level is Level.NOT_SHOWN
+    assert verdict.level is Level.INCONCLUSIVE
 
 
 def test_a_failed_attack_with_enough_equations_is_no_proof_of_safety():
     result = result_of(verdict="failed", samples=WRONG, stop=Stop.PASS_LIMIT, max_passes=100.0)
     verdict = verdict_of(subject_of(result, truth=TRUTH))
-    assert verdict.level is Level.NOT_SHOWN
-    assert verdict.headline == "No training sample could be recovered within the budget."
+    assert verdict.level is Level.INCONCLUSIVE
+    assert verdict.headline.startswith("Inconclusive: no training sample was recovered within the budget")
     assert "no proof of safety" in told(verdict)
     assert Stop.PASS_LIMIT.sentence in told(verdict)
 
 
+NEAR = TRUTH + 0.3 * TRUTH.norm(dim=1, keepdim=True) * WRONG / WRONG.norm(dim=1, keepdim=True)
+
+
 def test_samples_that_can_be_recognised_are_not_passed_over():
-    near = TRUTH + 0.3 * TRUTH.norm(dim=1, keepdim=True) * WRONG / WRONG.norm(dim=1, keepdim=True)
-    verdict = verdict_of(subject_of(result_of([], "failed", samples=near), truth=TRUTH))
-    assert verdict.level is Level.PARTIAL
+    result = result_of([], "failed", samples=NEAR)
+    held_out = torch.randn(60, DIM, generator=torch.Generator().manual_seed(9))
+    verdict = verdict_of(subject_of(result, truth=TRUTH, score=score(result, TRUTH, non_members=held_out)))
+    assert verdict.level is Level.IN_WEIGHTS
     assert "may be recognised" in verdict.headline
     assert "The closest has an error of 30 %" in told(verdict)
+    assert "60 samples that were not trained on" in told(verdict)
+
+
+def test_nothing_is_recognised_by_closeness_alone():
+    verdict = verdict_of(subject_of(result_of([], "failed", samples=NEAR), truth=TRUTH))
+    assert verdict.level is Level.INCONCLUSIVE
+    assert "recognised" not in told(verdict)
+
+
+def test_data_that_explain_the_weights_are_a_leak_that_was_not_found():
+    subject = subject_of(result_of(verdict="failed", samples=WRONG), truth=TRUTH, premise=premise(0.1, 0.8))
+    verdict = verdict_of(subject)
+    assert verdict.level is Level.IN_WEIGHTS
+    assert verdict.headline == "The training data are in the weights, but this search did not recover them."
+    assert "leave 0.1 of the displacement of the head unexplained" in told(verdict)
+
+
+def test_data_that_explain_no_more_than_others_leave_the_outcome_open():
+    subject = subject_of(result_of(verdict="failed", samples=WRONG), truth=TRUTH, premise=premise(0.7, 0.8))
+    assert verdict_of(subject).level is Level.INCONCLUSIVE
+    assert "The equation does not hold" in told(verdict_of(subject))
+    assert "as Adam does" in told(verdict_of(subject))
 
 
 def test_a_head_whose_start_is_unknown_is_named_where_an_attack_fails():
@@ -98,13 +144,23 @@ def test_a_head_whose_start_is_unknown_is_named_where_an_attack_fails():
     assert "before training were not given" not in told(verdict_of(subject_of(failed)))
 
 
-def test_fewer_equations_than_unknowns_are_out_of_reach_and_warn_of_labels():
+FEW = Count(20, 64, ("head",), determined=False)
+
+
+def test_fewer_equations_than_unknowns_in_all_layers_are_out_of_reach_and_warn_of_labels():
     result = result_of(verdict="failed", samples=WRONG, equations=20, unknowns=64)
-    verdict = verdict_of(subject_of(result, forecast=TOO_FEW))
+    verdict = verdict_of(subject_of(result, forecast=TOO_FEW, count=FEW))
     assert verdict.level is Level.OUT_OF_REACH
-    assert "cannot be determined from the weights of the head alone" in verdict.headline
     assert "Labels may still leak" in told(verdict)
-    assert "20 equations for 64 unknown" in told(verdict)
+    assert "20 equations for 64 unknown numbers" in told(verdict)
+
+
+def test_fewer_equations_in_the_attacked_layer_alone_are_inconclusive():
+    result = result_of(verdict="failed", samples=WRONG, equations=20, unknowns=64)
+    enough = Count(4000, 64, ("first.weight", "head.weight"), determined=True)
+    verdict = verdict_of(subject_of(result, forecast=TOO_FEW, count=enough))
+    assert verdict.level is Level.INCONCLUSIVE
+    assert "other published layers that moved in training were not attacked" in told(verdict)
 
 
 def test_a_leak_below_the_wall_of_the_head_is_a_leak():
@@ -112,9 +168,9 @@ def test_a_leak_below_the_wall_of_the_head_is_a_leak():
     assert verdict_of(subject_of(result_of([SMALL] * ROWS, "exact"), forecast=TOO_FEW)).level is Level.LEAK
 
 
-@pytest.mark.parametrize(("forecast", "level"), [(TOO_FEW, Level.OUT_OF_REACH), (None, Level.NOT_SHOWN)])
-def test_an_attack_that_could_not_be_run_is_told_with_its_reason(forecast, level):
-    verdict = verdict_of(subject_of(None, forecast=forecast, reason="the sky fell"))
+@pytest.mark.parametrize(("count", "level"), [(FEW, Level.OUT_OF_REACH), (None, Level.INCONCLUSIVE)])
+def test_an_attack_that_could_not_be_run_is_told_with_its_reason(count, level):
+    verdict = verdict_of(subject_of(None, forecast=TOO_FEW, count=count, reason="the sky fell"))
     assert verdict.level is level
     assert "the sky fell" in told(verdict)
 
@@ -140,7 +196,8 @@ def test_counts_in_words():
 
 
 def outcome(defence, setting, recovered, held_out=0.1):
-    return Outcome(defence, setting, 1.0, recovered, ROWS, 0.0, 0.0, "exact", Utility(held_out_error=held_out))
+    utility = defences.Utility(held_out_error=held_out)
+    return defences.Outcome(defence, setting, 1.0, recovered, ROWS, 0.0, 0.0, "exact", utility)
 
 
 def remedies_with(*outcomes, bars=(SMALL,) * ROWS):

@@ -15,7 +15,7 @@ from exhume.attacks._search.in_basis import BasisSearch, is_basis_small
 from exhume.attacks._search.sample_count import drop_idle_rows, estimate_samples, samples_by_rank
 from exhume.attacks._search.schedule import schedule
 from exhume.attacks._search.subsets import SubsetSearch
-from exhume.errors import InputError
+from exhume.errors import InputError, UnknownCount
 from exhume.results.stop import Stop
 
 
@@ -109,7 +109,7 @@ def _count(problem: Problem) -> tuple[int | None, int | None]:
             raise InputError(f"the weights show {rank} samples, and as many are known; nothing is left to look for")
         return rank - known, rank
     if not problem.is_one_layer_without_bias:
-        raise InputError(
+        raise UnknownCount(
             f"the number of samples does not show in a head of {problem.target.num_outputs} outputs; "
             "pass num_samples (--num-samples)"
         )

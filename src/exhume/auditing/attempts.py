@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import torch
 
 from exhume import attacks
 from exhume.attacks import Progress
+from exhume.auditing.ladder import Rung, climb
 from exhume.auditing.settings import Settings
-from exhume.errors import InputError, TooFewEquations, brief
+from exhume.errors import InputError, TooFewEquations, UnknownCount, brief
 from exhume.results.reconstruction import Reconstruction
 from exhume.support.checkpoint import fingerprint
 from exhume.target.target import Target
@@ -34,12 +35,16 @@ class Attempt:
         result: what it found; None if it could not be run.
         reason: why it could not.
         too_few_equations: whether that is why.
+        unknown_count: whether it could not because the number of samples is not known.
+        ladder: the numbers of samples that were tried, if it is not known.
     """
 
     method: str
     result: Reconstruction | None = None
     reason: str = ""
     too_few_equations: bool = False
+    unknown_count: bool = False
+    ladder: tuple[Rung, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -83,8 +88,31 @@ def attempt(
         if tried.result is not None:
             passes_left -= tried.result.passes
             if attacks.is_good(tried.result):
-                break
-    return attempts
+                return attempts
+    return [_on_ladder(target, each, settings, ends_at, passes_left, progress_of) for each in attempts]
+
+
+def _on_ladder(
+    target: Target, refused: Attempt, settings: Settings, ends_at: float, passes_left: float, progress_of: ProgressOf
+) -> Attempt:
+    """The attack on a ladder of sample counts, if it was refused for want of their number; else the attempt as it is.
+
+    Only `exact` climbs: what other attacks need beside the number of samples, they find with it or not at all.
+    """
+    seconds_left = ends_at - time.monotonic()
+    if not refused.unknown_count or refused.method != attacks.DEFAULT or passes_left <= 0 or seconds_left <= 0:
+        return refused
+    with progress_of(refused.method) as report:
+
+        def run_with(count: int, max_passes: float, max_seconds: float) -> Reconstruction | None:
+            known = target.assuming(num_samples=count)
+            budget = {"max_passes": max_passes, "max_seconds": max_seconds}
+            return _tried(known, refused.method, seed=settings.seed, progress=report, **budget).result
+
+        found, ladder = climb(run_with, target.forecast(1).largest_samples, passes_left, seconds_left)
+    if found is None:
+        return replace(refused, ladder=ladder)
+    return Attempt(refused.method, found, ladder=ladder)
 
 
 def best(attempts: Sequence[Attempt]) -> Reconstruction | None:
@@ -98,6 +126,8 @@ def _tried(target: Target, method: str, **settings: Any) -> Attempt:
         return Attempt(method, attacks.build(method)(target, resume=True, **settings))
     except TooFewEquations as error:
         return Attempt(method, reason=error.counted, too_few_equations=True)
+    except UnknownCount as error:
+        return Attempt(method, reason=brief(error), unknown_count=True)
     except (InputError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
         return Attempt(method, reason=brief(error))
 

@@ -13,6 +13,7 @@ import torch
 
 from exhume.attacks import ATTACKS
 from exhume.auditing.attempts import Attempt
+from exhume.auditing.ladder import Rung
 from exhume.auditing.result import Audit
 from exhume.auditing.settings import Settings
 from exhume.data import Dataset, PictureFormat, TableFormat
@@ -115,6 +116,7 @@ def load(path: Path) -> Audit:
                 None if each["reason"] else runs.load_result(each["method"]),
                 each["reason"] or "",
                 each["too_few_equations"],
+                ladder=tuple(Rung(**rung) for rung in each.get("ladder", ())),
             )
             for each in value["attempts"]
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from exhume.auditing.attempts import Attempt
 from exhume.auditing.exit_code import exit_code
+from exhume.auditing.ladder import dependence
 from exhume.auditing.settings import Settings
 from exhume.auditing.thresholds import Threshold
 from exhume.data import Dataset
@@ -82,6 +83,19 @@ class Audit:
         """Why there is no result."""
         return " ".join(f"{each.method}: {each.reason}." for each in self.attempts if each.reason)
 
+    @property
+    def count_notes(self) -> tuple[str, ...]:
+        """What a reader must know of the number of samples: which were tried, and a truth of another length."""
+        notes = [dependence(each.ladder) for each in self.attempts if each.ladder]
+        told = self.settings.num_samples if self.result is None else self.result.knowledge.count
+        given, on_ladder = self.dataset.num_samples, bool(notes)
+        if given and told is not None and told != given and not on_ladder:
+            notes.append(
+                f"The attack was told to look for {told:,} samples, but the truth that was given has {given:,}. With "
+                "another number than the model was trained on, attacks on the head usually fail."
+            )
+        return tuple(notes)
+
     @cached_property
     def subject(self) -> Subject:
         """What the report is about."""
@@ -99,7 +113,7 @@ class Audit:
             redacted=self.settings.redact,
             show_truth=self.settings.show_truth,
             defences=self.defences,
-            notes=self.notes,
+            notes=(*self.count_notes, *self.notes),
             provenance=self.provenance,
         )
 
@@ -179,6 +193,7 @@ class Audit:
         lines = [f"{self.settings.title}: {verdict.headline}", *(f"  {each}" for each in verdict.sentences)]
         lines += [f"  {each.sentence}" for each in self.attempts if each.result is not None]
         lines += self._premise_lines()
+        lines += [f"  {each}" for each in self.count_notes]
         lines += [f"  {each}" for each in where_recovery_ends(self.defences).values()] if self.defences else []
         if self.exceeded:
             lines.append(f"  FAILED: reached {', '.join(map(str, self.exceeded))}")
@@ -225,6 +240,7 @@ class Audit:
             "attempts": [_brief(each) for each in self.attempts],
             "score": self.score.to_json() if self.score else None,
             "defences": [each.to_json() for each in self.defences],
+            "count_notes": list(self.count_notes),
             "notes": list(self.notes),
         }
 
@@ -246,5 +262,6 @@ def _brief(attempt: Attempt) -> dict[str, Any]:
         "method": attempt.method,
         "reason": attempt.reason or None,
         "too_few_equations": attempt.too_few_equations,
+        "ladder": [asdict(each) for each in attempt.ladder],
         **{name: numbers[name] for name in _ATTEMPT_NUMBERS if name in numbers},
     }

@@ -139,7 +139,12 @@ def conduct(
         defences=outcomes,
         dataset=data,
         input_shape=target.input_shape,
-        notes=(*notes, *(f"Also tried: {each.sentence}" for each in others), *unscored, *defence_notes),
+        notes=(
+            *notes,
+            *(f"Also tried: {each.sentence}" for each in others),
+            *unscored,
+            *defence_notes,
+        ),
         provenance=_provenance(target, settings),
         folder=out,
     )

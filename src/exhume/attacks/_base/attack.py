@@ -15,7 +15,7 @@ import torch
 from exhume.attacks._base.problem import EquationCount, Problem, Proposal, equation_count
 from exhume.attacks._base.session import Budget, Progress, Session
 from exhume.attacks._base.tuning import DEFAULT_TUNING, Tuning
-from exhume.errors import InputError, TooFewEquations
+from exhume.errors import InputError, TooFewEquations, UnknownCount
 from exhume.features import PassCounter
 from exhume.features.sharded import CAN_BE_SHARDED, division, division_notes
 from exhume.results.certificate import DEFAULT_LIMITS, Certificate, Limits, Trust, certify
@@ -174,7 +174,7 @@ class Attack(ABC):
     def _num_sought(self, target: Target, num_samples: int | None) -> int | None:
         count = num_samples if num_samples is not None else target.knowledge.count
         if count is None and not self.estimates_samples:
-            raise InputError(
+            raise UnknownCount(
                 f"{self.name} needs the number of samples: pass num_samples (--num-samples), "
                 "or put it into the target's knowledge"
             )
