@@ -29,6 +29,8 @@ BENCHES = (
     "width_bound",
     "seeds",
     "twins",
+    "audits",
+    "null_audits",
     "unmix",
     "tabular",
     "defences",

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from exhume import __version__, attacks, defences
+from exhume import attacks, defences
 from exhume.auditing import folder
 from exhume.auditing.attempts import ProgressOf, attempt, best
 from exhume.auditing.initial import SeedProgressOf
 from exhume.auditing.open import Opened, data_in_memory, open_model, open_settings, read_data
+from exhume.auditing.provenance import provenance_of
 from exhume.auditing.result import Audit
 from exhume.auditing.settings import Settings
 from exhume.data import Dataset
 from exhume.defences import Outcome, Release
 from exhume.errors import ExhumeError, InputError
 from exhume.law import Forecast
-from exhume.report import Fact
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.against_truth import Score, score_unless_diverged
 from exhume.scoring.premise import Premise, premise_at
@@ -145,7 +142,7 @@ def conduct(
             *unscored,
             *defence_notes,
         ),
-        provenance=_provenance(target, settings),
+        provenance=provenance_of(target, settings),
         folder=out,
     )
     if out is not None:
@@ -226,20 +223,3 @@ def _defended(
     except ExhumeError as error:
         return (), (f"Defences could not be measured: {error}",)
     return tuple(outcomes), ()
-
-
-def _provenance(target: Target, settings: Settings) -> tuple[Fact, ...]:
-    facts = [
-        Fact("exhume", __version__),
-        Fact("torch", torch.__version__),
-        Fact("Python", platform.python_version()),
-        Fact("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
-        Fact("initial weights of the head", target.knowledge.initial_head),
-        Fact("seed", str(settings.seed)),
-        Fact("budget", f"{settings.budget_passes:,.0f} feature passes, {settings.budget_seconds:,.0f} s"),
-    ]
-    for name in ("model", "run", "weights", "initial", "head", "truth", "labels"):
-        value = getattr(settings, name)
-        if name in settings.model_fields_set and value is not None:
-            facts.append(Fact(name, str(value)))
-    return tuple(facts)

@@ -108,6 +108,7 @@ class Sample:
         label, true_label: in words.
         error, error_up_to_sign, psnr, ssim: against the match in the truth, where it was given.
         truth_index: of that match.
+        rank, p_value: of that match among samples that were not trained on, by distance to the closest row.
     """
 
     row: int
@@ -124,6 +125,8 @@ class Sample:
     psnr: float | None = None
     ssim: float | None = None
     truth_index: int | None = None
+    rank: str | None = None
+    p_value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,9 @@ class Report:
         law: the model's place on the law's chart.
         samples: sorted by certainty, the most certain first.
         samples_note: how the samples are shown: norms or signs taken from the truth, pixels stretched.
+        samples_folded: whether samples are shown on request only, because none of them was recovered.
         fields: of tabular data, in the order of a sample's record.
+        premise: the attack's equation at the training data, layer by layer.
         assumptions: what the attacker was assumed to know.
         convergence: charts of the attack's progress.
         defence_charts, defence_tables: of altered copies of the model.
@@ -163,7 +168,9 @@ class Report:
     law: Chart | None = None
     samples: tuple[Sample, ...] = ()
     samples_note: str = ""
+    samples_folded: bool = False
     fields: tuple[Field, ...] = ()
+    premise: tuple[Table, ...] = ()
     assumptions: tuple[Fact, ...] = ()
     convergence: tuple[Chart, ...] = ()
     defence_charts: tuple[Chart, ...] = ()

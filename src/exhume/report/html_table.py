@@ -24,14 +24,16 @@ _BELOW = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9.
 _SAMPLE_COLUMNS = (
     ("Sample", "row"),
     ("Certainty", "certainty"),
-    ("Expected error", "error_bar"),
+    ("Expected error (of the norm)", "error_bar"),
     ("Label", "label"),
     ("True label", "true_label"),
     ("True sample", "truth_index"),
-    ("Measured error", "error"),
-    ("Error up to sign", "error_up_to_sign"),
+    ("Measured error (of the norm)", "error"),
+    ("Error up to sign (of the norm)", "error_up_to_sign"),
     ("PSNR (dB)", "psnr"),
-    ("SSIM", "ssim"),
+    ("SSIM (0 to 1)", "ssim"),
+    ("Rank among non-members", "rank"),
+    ("p-value", "p_value"),
 )
 
 
@@ -103,7 +105,7 @@ def of_records(report: Report, id: str) -> Grid:
     columns = (
         Column("Sample", "", True),
         Column("Certainty", "", False),
-        Column("Expected error", "", True),
+        Column("Expected error", "of the norm", True),
         *(Column(field.name, field.unit, True) for field in report.fields),
     )
     rows = tuple(_record_row(sample) for sample in shown)

@@ -12,9 +12,9 @@ from exhume import __version__
 from exhume.data import Dataset
 from exhume.defences import Outcome
 from exhume.report.assumptions import list_assumptions, model_card
-from exhume.report.chart_style import number
 from exhume.report.charts import convergence_chart, defences_chart, error_bars_chart
 from exhume.report.content import Chart, Fact, Report, Table
+from exhume.report.key_figures import key_figures, premise_table
 from exhume.report.law_chart import law_chart
 from exhume.report.remedies import remedies_of
 from exhume.report.samples import gallery_of
@@ -69,10 +69,12 @@ def of_subject(subject: Subject) -> Report:
     return Report(
         title=subject.name,
         verdict=verdict,
-        facts=_facts(subject),
+        facts=key_figures(subject),
         law=_law(subject),
         samples=gallery.samples,
         samples_note=gallery.note,
+        samples_folded=subject.judgement.outcome is not AuditOutcome.RECOVERED and not subject.findings.recognised,
+        premise=premise_table(subject),
         fields=gallery.fields,
         assumptions=list_assumptions(result) if result is not None else (),
         convergence=convergence,
@@ -170,41 +172,3 @@ def _defence_row(outcome: Outcome) -> dict[str, Any]:
         "Seconds": outcome.seconds,
         "Note": "; ".join(filter(None, (outcome.reason and f"not run: {outcome.reason}", outcome.note))) or None,
     }
-
-
-def _facts(subject: Subject) -> tuple[Fact, ...]:
-    result, forecast, score = subject.result, subject.forecast, subject.score
-    facts = []
-    if result is not None:
-        facts.append(Fact("Samples looked for", f"{len(result.samples):,}", f"of {result.samples.shape[1]:,} numbers"))
-    if result is not None and score is not None:
-        count = f"{score.claimed_recovered:,} of {score.num_samples:,}"
-        sign = "" if score.signs_claimed else ", up to sign"
-        facts.append(Fact("Recovered", count, f"error against the truth below {RECOVERED_BELOW:g}{sign}"))
-        chance = f"against the truth; random vectors have {score.baseline_random:.2g}"
-        facts.append(Fact("Mean error", f"{score.claimed_error:.2g}", chance))
-    if forecast is not None:
-        facts.append(Fact("Weights of the head", f"{forecast.num_parameters:,}", "parameters that the law counts"))
-        alone = ", for the head alone" if subject.beyond_the_head else ""
-        facts.append(Fact("p / dn", number(forecast.ratio), f"{forecast.verdict}{alone}"))
-    if result is not None:
-        facts += _attack_facts(result)
-    return tuple(facts)
-
-
-def _attack_facts(result: Reconstruction) -> list[Fact]:
-    certificate = result.certificate
-    facts = [
-        Fact("Certificate", certificate.verdict, certificate.reason),
-        Fact(
-            "Equations",
-            f"{certificate.equations:,}",
-            f"for {certificate.unknowns:,} unknowns: {certificate.equations / max(certificate.unknowns, 1):.3g} each",
-        ),
-        Fact("Relative residual", f"{certificate.residual:.1e}", f"rounding alone: {certificate.floor:.1e}"),
-    ]
-    if certificate.predicted_error is not None:
-        worst = f"worst sample {max(certificate.predicted_errors):.1e}"
-        facts.append(Fact("Expected error", f"{certificate.predicted_error:.1e}", worst))
-    cost = f"feature passes; {result.seconds:.1f} s, {result.steps:,} steps"
-    return [*facts, Fact("Method", result.method, result.ending), Fact("Cost", f"{result.passes:,.0f}", cost)]

@@ -95,7 +95,7 @@ def _sections(report: Report) -> list[Section]:
     has_records = bool(report.fields) and any(sample.record for sample in samples)
     records = (grids.of_records(report, f"table-{next(names)}"),) if has_records else ()
     each_sample = number([grids.of_samples(samples)] if samples else [])
-    defences, results = number(report.defence_tables), number(report.tables)
+    premise, defences, results = (number(each) for each in (report.premise, report.defence_tables, report.tables))
     drawn = any(sample.picture is not None for sample in samples)
     sections = (
         (report.facts, Section("facts", "Key figures", "tiles", facts=report.facts)),
@@ -103,6 +103,7 @@ def _sections(report: Report) -> list[Section]:
         (drawn, Section("gallery", "Recovered samples", "gallery")),
         (records, Section("records", "Recovered records", "records", tables=records)),
         (samples, Section("samples", "Sample by sample", "samples", tables=each_sample)),
+        (premise, Section("premise", "The equation at the training data", figures, tables=premise)),
         (report.assumptions, Section("assumptions", "What the attacker knew", facts, facts=report.assumptions)),
         (report.convergence, Section("convergence", "Convergence", figures, charts=report.convergence)),
         (

@@ -148,8 +148,9 @@ def _always(subject: Subject, measured: set[str]) -> Iterable[Remedy]:
     if subject.judgement.outcome in (Outcome.NOT_RECOVERED, Outcome.INCONCLUSIVE) and found.enough_equations:
         yield Remedy(
             "Attack longer before you publish",
-            "Nothing came back here, though the equations suffice. Give the attack more time or passes, try the other "
-            "methods (exhume compare), and give it what an attacker may know.",
+            "Nothing came back here, though the equations suffice. Give the attack more time or passes "
+            "(--budget-seconds, --budget-passes), try the other methods by the same command with --method NAME "
+            f"({', '.join(ATTACKS)}), and give it what an attacker may know (--initial, --know).",
         )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -14,6 +15,7 @@ from exhume.errors import InputError
 from exhume.report.content import Field, Sample
 from exhume.report.subject import Subject
 from exhume.results.reconstruction import Reconstruction
+from exhume.scoring.against_truth import Score
 from exhume.scoring.aligned import align
 from exhume.scoring.findings import certainties
 from exhume.support.images import blurred, data_uri, shape_of_picture, stretched
@@ -46,6 +48,8 @@ def gallery_of(subject: Subject) -> Gallery:
         notes.append("Original units follow from how the columns were standardised, which an attacker must know too.")
     if not bool(torch.isfinite(result.samples).all()):
         notes.append("The attack diverged: where it left no numbers, zeros are shown.")
+    if subject.score is not None and not shows_truth(subject):
+        notes.append("True samples are not shown, because none of them came back; --show-truth shows them.")
     if subject.redacted:
         notes.append("Redacted: pictures are blurred, records and labels withheld.")
     bars: Sequence[float | None] = result.certificate.predicted_errors or [None] * len(rows)
@@ -53,6 +57,7 @@ def gallery_of(subject: Subject) -> Gallery:
     labels, true_labels = (_labels(subject, each, data) for each in (result.labels, data.labels))
     records, true_records = _records(subject, data, rows)
     matches = {match.row: match for match in subject.score.matches} if subject.score is not None else {}
+    ranks = _ranks(subject.score)
     samples = []
     for row in range(len(rows)):
         index = matches[row].truth_index if row in matches else None
@@ -67,6 +72,7 @@ def gallery_of(subject: Subject) -> Gallery:
                 true_record=true_records[index] if true_records and index is not None else (),
                 label=labels[row] if row < len(labels) else None,
                 true_label=true_labels[index] if index is not None and index < len(true_labels) else None,
+                **ranks.get(row, {}),
                 **{name: getattr(matches.get(row), name, None) for name in _OF_MATCH},
             )
         )
@@ -74,6 +80,22 @@ def gallery_of(subject: Subject) -> Gallery:
     columns = () if data.table is None else data.table.columns
     fields = tuple(Field(column.name, column.unit) for column in columns)
     return Gallery(tuple(samples), " ".join(filter(None, notes)), fields)
+
+
+def shows_truth(subject: Subject) -> bool:
+    """Whether true samples are shown: something of them came back, or they were asked for."""
+    found = subject.findings
+    return subject.show_truth or found.recovered > 0 or found.recognised > 0
+
+
+def _ranks(score: Score | None) -> dict[int, dict[str, Any]]:
+    """For every matched row its rank among the non-members, and its p-value."""
+    if score is None or score.baseline is None or not score.baseline.ranks:
+        return {}
+    baseline = score.baseline
+    among = baseline.non_members + 1
+    pairs = zip(score.matches, baseline.ranks, baseline.p_values, strict=True)
+    return {match.row: {"rank": f"{rank:,} of {among:,}", "p_value": p_value} for match, rank, p_value in pairs}
 
 
 def _as_shown(subject: Subject, result: Reconstruction, data: Dataset) -> tuple[torch.Tensor, tuple[str, ...]]:
@@ -126,7 +148,8 @@ def _drawn(
         return [data_uri(each) for each in (blurred(drawn) if subject.redacted else drawn)]
 
     note = "" if picture else "Every picture is stretched to its own range of values, so brightness means nothing."
-    return draw(rows.float()), [] if subject.score is None else draw(data.inputs.cpu()), note
+    truth = subject.score is not None and shows_truth(subject)
+    return draw(rows.float()), draw(data.inputs.cpu()) if truth else [], note
 
 
 def _known_format(known: Knowledge, shape: tuple[int, int, int]) -> PictureFormat | None:
@@ -145,4 +168,4 @@ def _records(
     if data.table is None or subject.redacted:
         return [], []
     found, true = ([tuple(record) for record in data.table.to_records(each).tolist()] for each in (rows, data.inputs))
-    return found, [] if subject.score is None else true
+    return found, true if subject.score is not None and shows_truth(subject) else []

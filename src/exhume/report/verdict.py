@@ -27,10 +27,10 @@ def verdict_of(subject: Subject) -> Verdict:
     found, result, outcome = subject.findings, subject.result, subject.judgement.outcome
     if outcome is Outcome.NOT_RECOVERABLE:
         return _out_of_reach(subject)
+    if outcome is Outcome.NOT_RECOVERED:
+        return _recognised(subject, result) if result is not None and found.recognised else _in_weights(subject)
     if outcome is Outcome.INCONCLUSIVE or result is None:
         return _inconclusive(subject)
-    if outcome is Outcome.NOT_RECOVERED:
-        return _recognised(subject, result) if found.recognised else _in_weights(subject, result)
     if found.confirmed > 0:
         return _leak(subject, result)
     return _uncertified(subject, result) if found.recovered > 0 else _unconfirmed(subject, result)
@@ -133,9 +133,10 @@ def _recognised(subject: Subject, result: Reconstruction) -> Verdict:
     return Verdict(Level.IN_WEIGHTS, headline, sentences)
 
 
-def _in_weights(subject: Subject, result: Reconstruction) -> Verdict:
+def _in_weights(subject: Subject) -> Verdict:
     headline = "The training data are in the weights, but this search did not recover them."
-    reasons = dict.fromkeys((subject.judgement.reason, *_premise(subject), result.ending))
+    ending = f"No attack was run. {subject.reason}".strip() if subject.result is None else subject.result.ending
+    reasons = dict.fromkeys((subject.judgement.reason, *_premise(subject), ending))
     sentences = (
         *reasons,
         "Whoever searches longer or better may recover them: treat this as a leak.",

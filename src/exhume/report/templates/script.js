@@ -91,11 +91,11 @@
     show(); // a browser that reloads the page may remember the last position
   }
 
-  function prepareBeside(button) {
+  function prepareOverlay(button) {
     button.addEventListener('click', () => {
       const pressed = button.getAttribute('aria-pressed') !== 'true';
       button.setAttribute('aria-pressed', String(pressed));
-      for (const gallery of every('.gallery')) gallery.classList.toggle('beside', pressed);
+      for (const gallery of every('.gallery')) gallery.classList.toggle('beside', !pressed);
     });
   }
 
@@ -150,7 +150,7 @@
   prepareContents(document.querySelector('.contents'));
   every('table.sortable').forEach(prepareTable);
   every('.split').forEach(prepareSlider);
-  every('#beside').forEach(prepareBeside);
+  every('#overlay').forEach(prepareOverlay);
   every('[data-copy]').forEach(prepareCopy);
   for (const button of every('[data-download]')) {
     button.addEventListener('click', () => download(button.dataset.download));
