@@ -8,6 +8,7 @@ from exhume.report.subject import Subject
 from exhume.results.certificate import RECOVERED_BELOW
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.against_truth import Score
+from exhume.support.text import plural
 
 _OF_NORM = "of a sample's norm"
 
@@ -15,14 +16,14 @@ _OF_NORM = "of a sample's norm"
 def key_figures(subject: Subject) -> tuple[Fact, ...]:
     """The numbers that a verdict rests on."""
     result, score, count = subject.result, subject.score, subject.count
-    facts = [Fact("Outcome", subject.judgement.outcome.value.replace("-", " "), subject.judgement.reason)]
+    facts = [Fact("Outcome", subject.judgement.outcome.value.replace("-", " "))]
     if result is not None:
         facts.append(Fact("Samples looked for", f"{len(result.samples):,}", f"of {result.samples.shape[1]:,} numbers"))
     if result is not None and score is not None:
         facts += _score_facts(subject, score)
     facts += _law_facts(subject)
     if count is not None:
-        counted = f"for {count.unknowns:,} unknown numbers, in {len(count.layers):,} published parts that moved"
+        counted = f"for {count.unknowns:,} unknown numbers, in {plural(len(count.layers), 'published tensor')} that moved"
         facts.append(Fact("Equations, all layers", f"{count.equations:,}", counted))
     if result is not None:
         facts += _attack_facts(result)

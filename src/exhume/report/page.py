@@ -96,12 +96,13 @@ def _sections(report: Report) -> list[Section]:
     records = (grids.of_records(report, f"table-{next(names)}"),) if has_records else ()
     each_sample = number([grids.of_samples(samples)] if samples else [])
     premise, defences, results = (number(each) for each in (report.premise, report.defence_tables, report.tables))
+    returned = "What the attack returned" if report.samples_folded else ""
     drawn = any(sample.picture is not None for sample in samples)
     sections = (
         (report.facts, Section("facts", "Key figures", "tiles", facts=report.facts)),
         (report.law, Section("law", "Where this model stands", figures, charts=(report.law,) if report.law else ())),
-        (drawn, Section("gallery", "Recovered samples", "gallery")),
-        (records, Section("records", "Recovered records", "records", tables=records)),
+        (drawn, Section("gallery", returned or "Recovered samples", "gallery")),
+        (records, Section("records", returned or "Recovered records", "records", tables=records)),
         (samples, Section("samples", "Sample by sample", "samples", tables=each_sample)),
         (premise, Section("premise", "The equation at the training data", figures, tables=premise)),
         (report.assumptions, Section("assumptions", "What the attacker knew", facts, facts=report.assumptions)),

@@ -27,6 +27,8 @@ from exhume.target.target import Target
 # The truth leaves far less than other samples do if it leaves at most this share of what they leave. Set between
 # networks trained by SGD and by Adam, with real non-members and with surrogates (`python -m benches audits`).
 FAR_BELOW, FAR_BELOW_SURROGATES = 0.5, 0.4
+# Above this ratio the truth leaves hardly less than others do.
+_HARDLY_BELOW = 0.85
 # A layer of which any samples explain all but this share tells nothing.
 _TELLING = 0.05
 # Draws of other samples, whose shares are averaged.
@@ -110,11 +112,15 @@ class Premise:
             return f"The training data are in the weights: they {shares}."
         if self.holds is None:
             return f"The training data that were given are fewer than were looked for; they {shares}."
-        return (
-            f"The equation does not hold for the training data that were given: they {shares}. They may be other data, "
-            "or prepared in another way; the initial weights may be those of another model; or the optimiser may give "
-            "every weight its own step size, as Adam does."
+        causes = (
+            "the initial weights may be those of another model; or the optimiser may give every weight its own step "
+            "size, as Adam does"
         )
+        if best.ratio > _HARDLY_BELOW:
+            causes = f"they may be other data, or prepared in another way; {causes}"
+        else:
+            causes = f"they explain more than the others, but not by this equation: {causes}"
+        return f"The equation does not hold for the training data that were given: they {shares}; {causes}."
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
