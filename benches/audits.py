@@ -109,19 +109,31 @@ def head_alone(width: int) -> tuple[nn.Module, str]:
 
 R, N, U, G = Outcome.RECOVERED, Outcome.NOT_RECOVERED, Outcome.INCONCLUSIVE, Outcome.NOT_RECOVERABLE
 CASES = (
-    Case("recovered from the head", lambda: probe(1200), (R, R), {"budget_passes": ENOUGH}),
+    Case("recovered from the head", lambda: probe(1200), (R, R), {"budget_passes": ENOUGH}, cheap=False),
     Case("recovered from the first layer", network, (R, R), {"budget_passes": ENOUGH}),
     Case("premise holds, budget spent", lambda: probe(1200), (N, U), {"budget_passes": TOO_FEW}),
-    Case("premise holds, search fails", lambda: probe(1200), (N, U), {"method": "descent", "budget_passes": 50.0}),
+    Case(
+        "premise holds, search fails",
+        lambda: probe(1200),
+        (N, U),
+        {"method": "descent", "budget_passes": 50.0},
+        cheap=False,
+    ),
     Case(
         "premise broken (Adam)", lambda: network(optimiser="adam"), (U, U), {"method": "exact", "budget_passes": 300.0}
     ),
     Case("not run (method does not apply)", lambda: probe(1200), (N, U), {"method": "unmix"}),
     Case("diverged", lambda: network(scale=1e25), (N, U), {"method": "exact", "budget_passes": 300.0}),
-    Case("wrong n (two too few)", lambda: probe(1200), (R, U), {"num_samples": SAMPLES - 2, "budget_passes": 600.0}),
-    Case("wrong truth", lambda: probe(1200), (R, R), {"budget_passes": ENOUGH}, wrong_truth=True),
+    Case(
+        "wrong n (two too few)",
+        lambda: probe(1200),
+        (R, U),
+        {"num_samples": SAMPLES - 2, "budget_passes": 600.0},
+        cheap=False,
+    ),
+    Case("wrong truth", lambda: probe(1200), (R, R), {"budget_passes": ENOUGH}, wrong_truth=True, cheap=False),
     Case("wrong truth, budget spent", lambda: probe(1200), (U, U), {"budget_passes": TOO_FEW}, wrong_truth=True),
-    Case("wrong initial weights", lambda: network(other_start=True), (U, U), {"budget_passes": 300.0}),
+    Case("wrong initial weights", lambda: network(other_start=True), (U, U), {"budget_passes": 300.0}, cheap=False),
     Case("below the wall, other layers published", lambda: head_alone(40), (N, U), {}),
     Case("fewer equations, nothing else published", lambda: probe(100), (G, G), {}),
     Case("all layers together hold too little", lambda: head_alone(4), (G, G), {}),

@@ -1,5 +1,6 @@
 """One audit: forecast, attack, certificate, score and page, from memory and from files."""
 
+import copy
 import json
 import stat
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from exhume import data
 from exhume.auditing import folder
 from exhume.errors import ExhumeError, FileError, InputError
 from exhume.report import Level
+from exhume.scoring.outcome import Outcome
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +99,78 @@ def test_a_target_can_be_audited(audited, model_and_data):
     assert torch.equal(exhume.audit(target, truth=training).result.samples, audited.result.samples)
 
 
-def test_too_few_equations_are_no_error_but_a_verdict(model_and_data):
-    model, _ = model_and_data
-    found = exhume.audit(model, initial="zero", input_shape=(DIM,), num_samples=WIDTH, fail_on="certain=1")
+def test_too_few_equations_in_all_layers_are_no_error_but_a_verdict(model_and_data):
+    model = copy.deepcopy(model_and_data[0])
+    model[1].requires_grad_(True)  # only the head was trained
+    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": WIDTH, "fail_on": "certain=1"}
+    found = exhume.audit(model, **settings)
     assert found.result is None
+    assert found.outcome is Outcome.NOT_RECOVERABLE
     assert found.report.verdict.level is Level.OUT_OF_REACH
     assert found.measured["certain"] == 0
     assert found.passed
     assert f"{WIDTH} equations cannot determine" in found.reason
+
+
+def test_too_few_equations_in_the_head_are_no_pass_if_other_layers_moved(model_and_data):
+    found = exhume.audit(
+        model_and_data[0].requires_grad_(False),  # nothing tells which layers were trained: all are counted
+        initial="zero",
+        input_shape=(DIM,),
+        num_samples=WIDTH - 50,
+        fail_on="certain=1",
+    )
+    assert found.result is None
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert (found.exit_code, found.passed) == (3, False)
+    assert found.report.verdict.level is Level.INCONCLUSIVE
+
+
+def test_a_failed_search_for_data_that_are_in_the_weights_is_no_pass(model_and_data):
+    model, training = model_and_data
+    settings = {"initial": "zero", "input_shape": (DIM,), "method": "descent", "budget_passes": 20.0}
+    held_out = data.load("sphere", dim=DIM, samples=40, seed=5).inputs
+    known = exhume.audit(model, truth=training.inputs, held_out=held_out, fail_on="recovered=1", **settings)
+    assert known.outcome is Outcome.NOT_RECOVERED
+    assert known.exit_code == 3
+    assert known.premise.best.truth < 1e-4 < 0.5 < known.premise.best.others
+    assert "the truth leaves" in known.summary()
+    assert known.to_json()["premise"]["holds"] is True
+    unknown = exhume.audit(model, num_samples=SAMPLES, fail_on="certain=1", **settings)
+    assert unknown.outcome is Outcome.INCONCLUSIVE
+    assert unknown.exit_code == 3
+    allowed = exhume.audit(model, num_samples=SAMPLES, allow_inconclusive=True, **settings)
+    assert (allowed.exit_code, allowed.passed) == (0, True)
+
+
+def test_true_samples_are_shown_only_if_something_came_back_or_they_are_asked_for(model_and_data):
+    model, training = model_and_data
+    settings = {"initial": "zero", "input_shape": (1, 3, 4), "method": "descent", "budget_passes": 20.0}
+    network = nn.Sequential(nn.Flatten(), *model).eval()
+    hidden = exhume.audit(network, truth=training.inputs, **settings).report
+    shown = exhume.audit(network, truth=training.inputs, show_truth=True, **settings).report
+    assert hidden.samples_folded
+    assert not any(sample.true_picture for sample in hidden.samples)
+    assert "--show-truth" in hidden.samples_note
+    assert all(sample.true_picture for sample in shown.samples)
+
+
+def test_a_reference_pool_is_a_baseline_without_the_truth_in_it(model_and_data, audited):
+    model, training = model_and_data
+    pool = data.load("sphere", dim=DIM, samples=120, seed=5).inputs
+    found = exhume.audit(
+        model,
+        initial="zero",
+        input_shape=(DIM,),
+        truth=training.inputs,
+        reference=torch.cat([training.inputs, pool]),
+    )
+    assert audited.score.baseline.p_value is None
+    assert found.score.baseline.non_members == len(pool)
+    assert found.score.baseline.ranks == (1,) * SAMPLES
+    assert found.score.baseline.true_positive_rate == 1
+    assert {"p-value", "Members found"} <= {fact.name for fact in found.report.facts}
+    assert found.report.samples[0].rank == "1 of 121"
 
 
 def test_a_threshold_that_needs_the_truth_is_refused_without_it(model_and_data, tmp_path):

@@ -1,5 +1,6 @@
 """`exhume audit`: options, exit codes and JSON output."""
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -94,6 +95,22 @@ def test_bad_usage_is_one_line_exit_code_2_and_nothing_written(folder, exhume_co
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == before
 
 
+def test_an_audit_that_decides_nothing_exits_with_3_unless_that_is_allowed(folder, exhume_json):
+    words = [*PROBE, "--num-samples", SAMPLES, "--method", "descent", "--budget-passes", "10", "--fail-on", "certain=1"]
+    code, value = exhume_json(*words)
+    assert (code, value["exit_code"], value["outcome"], value["passed"]) == (3, 3, "inconclusive", False)
+    assert exhume_json(*words, "--allow-inconclusive")[0] == 0
+
+
+def test_the_hash_of_every_input_file_is_recorded(folder, exhume_command):
+    exhume_command(*PROBE, "--truth", "x.npy", "--reference", "x.npy", "--out", "there")
+    facts = {each["name"]: each for each in json.loads((folder / "there" / "audit.json").read_text())["provenance"]}
+    for name, file in (("model", "mymodel.py"), ("weights", "after.safetensors"), ("truth", "x.npy")):
+        digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()
+        assert facts[name]["explanation"] == f"SHA-256 {digest}"
+    assert facts["reference"]["explanation"] == facts["truth"]["explanation"]
+
+
 def test_several_models_exit_with_2_if_one_could_not_be_audited(folder, exhume_json):
     common = "model: mymodel.py:build\ninitial: zero\ninput_shape: [12]\nnum_samples: 3\n"
     (folder / "two.yaml").write_text(
@@ -113,7 +130,7 @@ def test_several_models_exit_with_2_if_one_could_not_be_audited(folder, exhume_j
 def test_the_seed_of_the_initial_weights_is_found(folder, exhume_json, exhume_command):
     words = [*PROBE[:-4], "--input-shape", "12", "--num-samples", SAMPLES, "--budget-passes", "10"]
     code, value = exhume_json(*words, "--initial", "seed:0-50")  # the probe was built under seed 0
-    assert code == 0
+    assert code == 3  # the budget is too small to find anything
     assert any("those of seed 0" in note for note in value["notes"])
     code, out, err = exhume_command(*words, "--initial", "seed:1-50", "--out", "none")
     assert (code, out) == (2, "")

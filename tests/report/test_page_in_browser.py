@@ -5,13 +5,14 @@ import csv
 import dataclasses
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from exhume.report import Report, page
+from exhume.report import Level, Report, page
 from exhume.report import chart_style as svg
 from exhume.report.html_table import NOTHING
 
@@ -115,6 +116,7 @@ def test_records_are_sorted_by_the_recovered_value(opened, tabular_report):
 
 def test_a_slider_moved_by_keyboard_uncovers_the_truth(opened, full_report):
     tab = opened(full_report)
+    tab.get_by_role("button", name="Overlay with a slider").click()
     slider = tab.get_by_role("slider", name="Compare recovered sample 3 with true sample 9", exact=True)
     picture = tab.get_by_alt_text("Recovered sample 3, expected error 0.00123")
 
@@ -132,17 +134,43 @@ def test_a_slider_moved_by_keyboard_uncovers_the_truth(opened, full_report):
     assert "50%" in other.evaluate("element => getComputedStyle(element).clipPath")
 
 
-def test_pairs_stand_side_by_side_when_asked(opened, full_report):
+def test_pairs_stand_side_by_side_until_an_overlay_is_asked_for(opened, full_report):
     tab = opened(full_report)
     pair = tab.locator(".pair").first.locator("img")
 
     def left_edges() -> list[float]:
         return [pair.nth(index).bounding_box()["x"] for index in (0, 1)]
 
-    assert left_edges()[0] == left_edges()[1]
-    tab.get_by_role("button", name="Side by side").click()
     assert left_edges()[0] < left_edges()[1]
     assert pair.first.evaluate("element => getComputedStyle(element).clipPath") == "none"
+    tab.get_by_role("button", name="Overlay with a slider").click()
+    assert left_edges()[0] == left_edges()[1]
+
+
+def test_what_a_failed_attack_returned_is_folded_until_asked_for(opened, full_report):
+    tab = opened(dataclasses.replace(full_report, samples_folded=True))
+    assert not tab.locator(".card").first.is_visible()
+    tab.get_by_text("Show the 12 rows that the attack returned").click()
+    assert tab.locator(".card").first.is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_colour_of_the_verdict_follows_from_its_level(opened, full_report, scheme):
+    """Red, amber, grey and green: nothing is red above "not recovered", and green is for a count alone."""
+    tab, colours = None, {}
+    for level in (Level.LEAK, Level.PARTIAL, Level.IN_WEIGHTS, Level.INCONCLUSIVE, Level.OUT_OF_REACH):
+        verdict = dataclasses.replace(full_report.verdict, level=level)
+        tab = opened(dataclasses.replace(full_report, verdict=verdict), color_scheme=scheme)
+        shown = tab.locator("#verdict .level").evaluate("element => getComputedStyle(element).color")
+        colours[level] = [int(each) for each in re.findall(r"\d+", shown)[:3]]
+    red, amber, grey, green = (
+        colours[level] for level in (Level.LEAK, Level.IN_WEIGHTS, Level.INCONCLUSIVE, Level.OUT_OF_REACH)
+    )
+    assert amber == colours[Level.PARTIAL]
+    assert red[0] > 1.5 * max(red[1:]) or scheme == "dark"
+    assert green[1] > max(green[0], green[2])
+    assert max(grey) - min(grey) < 40
+    assert len({tuple(each) for each in (red, amber, grey, green)}) == 4
 
 
 def test_the_downloads_hold_the_report_and_the_table(opened, full_report):

@@ -23,7 +23,9 @@ def key_figures(subject: Subject) -> tuple[Fact, ...]:
         facts += _score_facts(subject, score)
     facts += _law_facts(subject)
     if count is not None:
-        counted = f"for {count.unknowns:,} unknown numbers, in {plural(len(count.layers), 'published tensor')} that moved"
+        counted = (
+            f"for {count.unknowns:,} unknown numbers, in {plural(len(count.layers), 'published tensor')} that moved"
+        )
         facts.append(Fact("Equations, all layers", f"{count.equations:,}", counted))
     if result is not None:
         facts += _attack_facts(result)
