@@ -15,6 +15,7 @@ from exhume.attacks._search.in_basis import BasisSearch, is_basis_small
 from exhume.attacks._search.sample_count import drop_idle_rows, estimate_samples, samples_by_rank
 from exhume.attacks._search.schedule import schedule
 from exhume.attacks._search.subsets import SubsetSearch
+from exhume.attacks._search.unmixing.feature_rows import FeatureSearch, can_unmix_features
 from exhume.errors import InputError
 from exhume.results.stop import Stop
 
@@ -61,7 +62,10 @@ class Exact(Attack):
             by_subsets = problem.is_one_layer_without_bias and _can_read_subsets(problem, count)
             few = by_subsets and not _is_informed(problem)
             starts = min(self.max_starts, problem.tuning.direct.starts_before_subsets) if few else self.max_starts
-            found = session.run_stage(DirectSearch(problem, count, starts))
+            rows = None
+            if can_unmix_features(problem, count):
+                rows = session.run_stage(FeatureSearch(problem, count)).rows
+            found = session.run_stage(DirectSearch(problem, count, starts, rows))
             if found.stop.trusted or not by_subsets or session.budget_spent():
                 found = replace(found, evidence={} if rank is None else {"rank": rank})
                 return finish_and_check(problem, found, session, self.max_starts)
