@@ -29,6 +29,7 @@ BENCHES = (
     "width_bound",
     "seeds",
     "twins",
+    "several_outputs",
     "unmix",
     "tabular",
     "defences",

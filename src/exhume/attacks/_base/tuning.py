@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exhume.attacks._base.output_tuning import FeatureTuning
+from exhume.attacks._base.output_tuning import FeatureTuning, IndependentTuning
 from exhume.attacks._base.search_tuning import (
     BasisTuning,
     CountTuning,
@@ -166,6 +166,7 @@ class Tuning:
     unmix: UnmixTuning = UnmixTuning()
     smooth: SmoothTuning = SmoothTuning()
     features: FeatureTuning = FeatureTuning()
+    independent: IndependentTuning = IndependentTuning()
 
 
 DEFAULT_TUNING = Tuning()

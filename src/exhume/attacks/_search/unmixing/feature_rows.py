@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume import activations
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.spectral import random_rows
 from exhume.attacks._search.unmixing.mixture import independent, weighted_gram
+from exhume.features import OneLayerFeatures
 from exhume.results.stop import Stop
 from exhume.solvers import CGOptions, conjugate_gradient
 from exhume.support.distributed import ALONE
@@ -33,29 +33,26 @@ class FeatureState:
     Attributes:
         vectors: (m, n), of length one: U v are the features of m samples, independent of each other.
         samples: (m, d), the inputs that have these features.
-        misfits: (m,), the share of the energy of U v that the features of the sample do not explain; ascending.
         starts: made so far.
     """
 
     vectors: torch.Tensor
     samples: torch.Tensor
-    misfits: torch.Tensor
     starts: int = 0
 
 
-def can_unmix_features(problem: Problem, count: int) -> bool:
-    """Whether the head's rows span the features of all samples, and these are relu(V x)."""
-    if not problem.is_one_layer_without_bias or problem.one_layer.activation != activations.get("relu"):
-        return False
+def spans_features(problem: Problem, count: int) -> bool:
+    """Whether the head has as many outputs as there are samples, so that its rows span their features act(V x)."""
     target, alone = problem.target, problem.features.coordinates.processes is ALONE
-    return alone and target.num_outputs >= count > 1 and target.knowledge.known_samples == 0
+    enough = target.num_outputs >= count > 1 and target.knowledge.known_samples == 0
+    return alone and enough and problem.is_one_layer_without_bias
 
 
 class FeatureSearch(Search[FeatureState]):
     """Looks for the features of each of `count` samples in the span of the head's rows.
 
     Args:
-        problem: to be solved; `can_unmix_features` must hold for it.
+        problem: to be solved; `spans_features` must hold for it, and the activation be ReLU.
         count: how many samples.
     """
 
@@ -70,48 +67,49 @@ class FeatureSearch(Search[FeatureState]):
     def begin(self, generator: torch.Generator) -> FeatureState:
         """No sample yet."""
         empty = torch.zeros((0, self.count)).to(self._basis)
-        return FeatureState(empty, empty.new_zeros((0, self._features.input_dim)), empty.new_zeros(0))
+        return FeatureState(empty, empty.new_zeros((0, self._features.input_dim)))
 
     def where(self, state: FeatureState) -> Where:
         """The loss is the share of samples that is missing."""
-        return Where(state.starts, self._tuning.starts * self.count, 1 - self._accepted(state) / self.count)
+        return Where(state.starts, self._tuning.starts * self.count, 1 - len(state.vectors) / self.count)
 
     def finished(self, state: FeatureState) -> Stop | None:
         """All samples, or no starts left."""
-        if self._accepted(state) == self.count:
+        if len(state.vectors) == self.count:
             return Stop.CONVERGED
         return Stop.STARTS_SPENT if state.starts >= self._tuning.starts * self.count else None
 
     def advance(self, state: FeatureState, session: Session) -> FeatureState:
-        """One batch of starts; the independent vectors that fit best are kept."""
-        vectors = self._alternate(state.vectors, session.generator)
-        vectors, samples, misfits = self._solve(vectors)
-        vectors, samples, misfits = (
-            torch.cat(pair) for pair in ((state.vectors, vectors), (state.samples, samples), (state.misfits, misfits))
-        )
-        order = misfits.argsort()
-        kept = order[independent(vectors[order], self._tuning.distinct)[: self.count]]
-        return FeatureState(vectors[kept], samples[kept], misfits[kept], state.starts + self._tuning.batch)
+        """One batch of starts; vectors that are independent of those found, and that a sample explains, are kept."""
+        drawn = self._alternate(state.vectors, session.generator)
+        together = torch.cat([state.vectors, drawn])
+        new = [index for index in independent(together, self._tuning.distinct) if index >= len(state.vectors)]
+        vectors = together[new[: self.count - len(state.vectors)]]
+        samples, misfits = self._solve(vectors)
+        good = misfits < self._tuning.accepted
+        found = torch.cat([state.vectors, vectors[good]]), torch.cat([state.samples, samples[good]])
+        return FeatureState(*found, state.starts + len(drawn))
 
     def give_up(self, state: FeatureState, stop: Stop, session: Session) -> SearchResult:
         """The samples found, and random rows in the place of missing ones."""
         missing = self.count - len(state.samples)
         more = random_rows(missing, self._features.input_dim, session.generator, self._features)
         rows = self.problem.sphere.retract(torch.cat([state.samples, more]))
-        batches = state.starts // self._tuning.batch
+        batches = state.starts // (self._tuning.batch * self.count)
         return SearchResult(rows, self.count, stop, self.problem, state.starts, batches)
 
-    def _accepted(self, state: FeatureState) -> int:
-        return int((state.misfits < self._tuning.accepted).sum())
-
     def _alternate(self, found: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Vectors (m, n) of a batch of starts, from random ones outside the span of those found."""
+        """Vectors (m, n) of a batch of starts, from random ones outside the span of those found; the best ones first.
+
+        The best have the smallest share of their energy on inactive coordinates.
+        """
         tuning, steps = self._tuning, self._tuning.steps
-        drawn = torch.randn((tuning.batch, self.count), generator=generator).to(self._basis)
+        batch = tuning.batch * self.count
+        drawn = torch.randn((batch, self.count), generator=generator).to(self._basis)
         if 0 < len(found) < self.count:
             known = torch.linalg.qr(found.T)[0]
             drawn = drawn - drawn @ known @ known.T
-        uniform = torch.rand((2, tuning.batch, 1), generator=generator).to(self._basis)
+        uniform = torch.rand((2, batch, 1), generator=generator).to(self._basis)
         level, exponent = (
             low + (high - low) * part
             for (low, high), part in zip((tuning.levels, tuning.exponents), uniform, strict=True)
@@ -119,7 +117,7 @@ class FeatureSearch(Search[FeatureState]):
         columns = _positive(drawn @ self._basis.T)
         for step in range(steps):
             active = torch.tanh(_STEEPNESS * (columns / columns.abs().mean(1, keepdim=True) - level))
-            inputs = self._least_squares(active, torch.ones_like(active), tuning.rough)
+            inputs = solve_for_inputs(self._features, active, torch.ones_like(active), tuning.rough)
             linear = self._features.matvec(inputs)
             far = -linear / linear.std(1, keepdim=True)
             softness = tuning.softness * (1 - step / max(steps - 1, 1))
@@ -129,28 +127,29 @@ class FeatureSearch(Search[FeatureState]):
             columns = vectors @ self._basis.T
             sign = torch.where((columns * (linear > 0)).sum(1, keepdim=True) < 0, -1.0, 1.0)
             vectors, columns = vectors * sign, columns * sign
-        return vectors
+        return vectors[(columns.square() * (linear < 0)).sum(1).argsort()]
 
-    def _solve(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Samples from the active ones of their features U v; vectors, samples and misfits."""
+    def _solve(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Samples from the active ones of their features U v, and the shares of the energy that they leave."""
         columns = vectors @ self._basis.T
         active = (columns > 0).to(columns)
         for _ in range(self._tuning.rounds):
-            samples = self._least_squares(columns, active, self._tuning.precise)
+            samples = solve_for_inputs(self._features, columns, active, self._tuning.precise)
             linear = self._features.matvec(samples)
             active = (linear > 0).to(linear)
         rest = columns - linear.clamp_min(0)
-        return vectors, samples, rest.square().sum(1) / columns.square().sum(1)
+        return samples, rest.square().sum(1) / columns.square().sum(1)
 
-    def _least_squares(self, values: torch.Tensor, weights: torch.Tensor, cg: CGOptions) -> torch.Tensor:
-        """Rows x (m, d) that minimise sum_h w_h (v_h . x - c_h)^2, for c and w (m, p)."""
-        features = self._features
-        rhs = features.rmatvec(values * weights)
 
-        def apply(rows: torch.Tensor) -> torch.Tensor:
-            return features.rmatvec(features.matvec(rows) * weights)
+def solve_for_inputs(
+    features: OneLayerFeatures, values: torch.Tensor, weights: torch.Tensor, cg: CGOptions
+) -> torch.Tensor:
+    """Rows x (m, d) that minimise sum_h w_h (v_h . x - c_h)^2, for values c and weights w (m, p)."""
 
-        return conjugate_gradient(apply, rhs, lambda rows: rows, cg)[0]
+    def apply(rows: torch.Tensor) -> torch.Tensor:
+        return features.rmatvec(features.matvec(rows) * weights)
+
+    return conjugate_gradient(apply, features.rmatvec(values * weights), lambda rows: rows, cg)[0]
 
 
 def _positive(columns: torch.Tensor) -> torch.Tensor:
