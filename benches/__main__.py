@@ -31,6 +31,7 @@ BENCHES = (
     "twins",
     "audits",
     "null_audits",
+    "several_outputs",
     "unmix",
     "tabular",
     "defences",

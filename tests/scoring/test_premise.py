@@ -1,4 +1,4 @@
-"""The equation at the truth: what true samples leave unexplained of a layer, beside samples that were not trained on."""
+"""The equation at the truth: what true samples leave unexplained of a layer, beside samples of no training."""
 
 import pytest
 import torch

@@ -239,6 +239,7 @@ class DirectTuning:
         near: residual below which rounds follow.
         rounds: that bring up samples still missing.
         starts_before_subsets: starts before the search by subsets takes over.
+        starts, starts_within_budget: at most, of every search: by default, and with several outputs and a budget.
     """
 
     rule: StoppingRule = tuned(_DIRECT, "steps and residual", **OUTPUTS)
@@ -261,6 +262,8 @@ class DirectTuning:
         **OUTPUTS,
     )
     starts_before_subsets: int = tuned(1, "starts", **OUTPUTS)
+    starts: int = tuned(8, "starts", **SCARCE)
+    starts_within_budget: int = tuned(10_000, "starts", **OUTPUTS, rare="the budget ends searches first")
 
 
 @dataclass(frozen=True)

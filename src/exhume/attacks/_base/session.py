@@ -112,6 +112,11 @@ class Session:
         """Feature passes so far, in applications to so many samples; by default those of the current stage."""
         return self._counter.passes(num_samples or self._unit, *self._sizes)
 
+    @property
+    def has_budget(self) -> bool:
+        """Whether time or passes are limited."""
+        return math.isfinite(self._budget.max_passes) or math.isfinite(self._budget.ends_at)
+
     def passes_left(self) -> float:
         """Passes until the budget is spent."""
         return self._budget.max_passes - self.passes()

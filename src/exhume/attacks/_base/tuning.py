@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exhume.attacks._base.output_tuning import FeatureTuning, IndependentTuning
 from exhume.attacks._base.search_tuning import (
     BasisTuning,
     CountTuning,
@@ -164,6 +165,8 @@ class Tuning:
     retrace: RetraceTuning = RetraceTuning()
     unmix: UnmixTuning = UnmixTuning()
     smooth: SmoothTuning = SmoothTuning()
+    features: FeatureTuning = FeatureTuning()
+    independent: IndependentTuning = IndependentTuning()
 
 
 DEFAULT_TUNING = Tuning()

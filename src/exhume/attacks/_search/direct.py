@@ -83,13 +83,14 @@ class DirectSearch(Search[DirectState]):
     Args:
         problem: to be solved.
         count: how many samples.
-        max_starts: how many random starts.
+        max_starts: how many starts.
+        rows: where the first start begins; the others begin at random rows.
     """
 
     state_type = DirectState
 
-    def __init__(self, problem: Problem, count: int, max_starts: int) -> None:
-        self.problem, self.count, self._max_starts = problem, count, max_starts
+    def __init__(self, problem: Problem, count: int, max_starts: int, rows: torch.Tensor | None = None) -> None:
+        self.problem, self.count, self._max_starts, self._rows = problem, count, max_starts, rows
         self._tuning = problem.tuning.direct
         self.equation = problem.equation(ridge=problem.tuning.equation.ridge)
         self._unknowns = problem.equation_count(count).unknowns
@@ -166,8 +167,10 @@ class DirectSearch(Search[DirectState]):
         return SearchResult(rows, self.count, stop, self.problem, state.start, state.step)
 
     def _first_rows(self, start: int, generator: torch.Generator) -> torch.Tensor:
-        """Random rows; a single sample is looked for around the linear part of the weights, on either side."""
+        """Given or random rows; a single sample is looked for around the linear part of the weights, on either side."""
         features, sphere = self.equation.features, self.problem.sphere
+        if start == 1 and self._rows is not None:
+            return self._rows
         rows = sphere.retract(random_rows(self.count, features.input_dim, generator, features))
         if self.count > 1 or not is_one_layer(features):
             return rows

@@ -1,0 +1,54 @@
+"""Tuned numbers of searches in heads of several outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exhume.attacks._base.tuning_suites import OUTPUTS
+from exhume.solvers import CGOptions
+from exhume.support.tuning import tuned
+
+
+@dataclass(frozen=True)
+class FeatureTuning:
+    """The search for single samples' features in the head's rows.
+
+    Attributes:
+        batch, starts: starts at a time and at most, per sample.
+        steps: alternations of a start.
+        levels: range of the size from which an entry counts as active, in mean sizes, drawn for each start.
+        exponents: range of the power of inactivity in the weights, drawn for each start.
+        softness: of inactivity at the first step, in standard deviations of V x; it falls to 0.
+        rough, precise: solves for inputs, in alternations and at their end.
+        rounds: of those at the end, each with the coordinates that the last one left active.
+        accepted: misfit below which a vector is taken for the features of a sample.
+        distinct: part of a vector outside the span of others for which it counts as another sample's.
+    """
+
+    batch: int = tuned(2, "starts per sample", **OUTPUTS)
+    starts: int = tuned(32, "starts per sample", **OUTPUTS)
+    steps: int = tuned(24, "steps", **OUTPUTS)
+    levels: tuple[float, float] = (0.3, 0.8)
+    exponents: tuple[float, float] = (0.5, 1.5)
+    softness: float = tuned(0.5, "standard deviations", **OUTPUTS)
+    rough: CGOptions = tuned(CGOptions(3, 0.05), "steps and tolerance", **OUTPUTS)
+    precise: CGOptions = tuned(CGOptions(30, 1e-3), "steps and tolerance", **OUTPUTS)
+    rounds: int = tuned(3, "rounds", **OUTPUTS)
+    accepted: float = tuned(0.03, "share of energy", **OUTPUTS)
+    distinct: float = tuned(0.1, "relative norm", **OUTPUTS)
+
+
+@dataclass(frozen=True)
+class IndependentTuning:
+    """Independent component analysis of the head's rows.
+
+    Attributes:
+        least_coordinates: coordinates per sample below which kurtosis is too noisy.
+        steps, still: iterations at most, and the change of a direction's cosine at which they end.
+        cg: of the solve for samples.
+    """
+
+    least_coordinates: int = tuned(20, "coordinates per sample", **OUTPUTS)
+    steps: int = tuned(200, "steps", **OUTPUTS)
+    still: float = tuned(1e-8, "1 - cosine", **OUTPUTS, rare="iterations end by their number or converge fast")
+    cg: CGOptions = tuned(CGOptions(60, 1e-3), "steps and tolerance", **OUTPUTS)
