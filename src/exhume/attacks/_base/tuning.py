@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exhume.attacks._base.greedy_tuning import GreedyTuning
 from exhume.attacks._base.search_tuning import (
     BasisTuning,
     CountTuning,
@@ -164,6 +165,7 @@ class Tuning:
     retrace: RetraceTuning = RetraceTuning()
     unmix: UnmixTuning = UnmixTuning()
     smooth: SmoothTuning = SmoothTuning()
+    greedy: GreedyTuning = GreedyTuning()
 
 
 DEFAULT_TUNING = Tuning()
