@@ -21,6 +21,7 @@ from exhume.victims.trained_network import target as network_target
 ATTACKS = {
     "descent": {"max_steps": 40},
     "exact": {"max_starts": 1},
+    "greedy": {"max_rounds": 4, "starts": 60},
     "kkt": {"max_steps": 40, "sample_rate": 1e-3, "parameters": "head"},
     "ntk": {"max_steps": 40, "parameters": "head"},
     "subspace": {"max_starts": 1},

@@ -18,8 +18,8 @@ class AscentTuning:
     """Ascents on the correlation with the residual.
 
     Attributes:
-        starts: at once.
-        steps: of all starts.
+        steps: of every stage; the first is made from all starts.
+        kept: share of the points that go on to the next stage, the best ones.
         probes: points at which the width of bumps is measured.
         longest: a step at most, in units of the typical norm of a start.
         damping: of a step towards the top of a bump.
@@ -27,8 +27,8 @@ class AscentTuning:
         most_alike: cosine up to which two points count as different.
     """
 
-    starts: int = tuned(1000, "points", **RECORDS)
-    steps: int = tuned(40, "steps", **RECORDS)
+    steps: tuple[int, ...] = (6, 10, 24)
+    kept: float = tuned(0.25, "share", **RECORDS)
     probes: int = tuned(64, "points", **RECORDS, rare="measures a mean")
     longest: float = tuned(0.3, "x norm", **RECORDS)
     damping: float = tuned(0.7, "x step", **RECORDS)
@@ -43,7 +43,8 @@ class GreedyTuning:
     Attributes:
         ascent: how points are found.
         joined: a round adds one point, and one more for this many samples that are missing.
-        extra: rows beyond the samples that are looked for, before rows are dropped.
+        restart_after: rounds without a clear fall of the loss after which half of the rows are dropped.
+        most_starts: times the starts that rounds without a fall climb from at most.
         refine: when the joint solve of a round ends.
         polish: when a solve to the floor ends; repeated while it helps.
         polishes: of those at most.
@@ -57,7 +58,8 @@ class GreedyTuning:
 
     ascent: AscentTuning = AscentTuning()
     joined: int = tuned(4, "samples per further point", **RECORDS)
-    extra: int = tuned(2, "rows", **RECORDS)
+    restart_after: int = tuned(6, "rounds", **RECORDS)
+    most_starts: int = tuned(4, "x starts", **RECORDS)
     refine: StoppingRule = tuned(StoppingRule(12, 1e-9, window=4, max_left=0.7), "steps and residual", **RECORDS)
     polish: StoppingRule = tuned(StoppingRule(40, 1e-15, window=6, max_left=0.9), "steps and residual", **RECORDS)
     polishes: int = tuned(4, "solves", **RECORDS)

@@ -32,13 +32,25 @@ class Ascent:
     norms: Norms
     tuning: AscentTuning
 
-    def climb(self, residual: torch.Tensor, starts: torch.Tensor, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where these steps lead from starts (s, d), and q there (s,); points at which phi is not finite have q = 0."""
+    @property
+    def cost(self) -> float:
+        """Applications of the features for each start: two a step, fewer starts from stage to stage."""
+        return sum(2 * (steps + 1) * self.tuning.kept**stage for stage, steps in enumerate(self.tuning.steps))
+
+    def climb(self, residual: torch.Tensor, starts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The best points (m, d) from starts (s, d), and q there (m,), 0 where phi is not finite.
+
+        After every stage but the last only the best share of the points goes on.
+        """
         residual = (residual / residual.norm()).to(self.features.dtype)
         most = max(1, _AT_ONCE // self.features.num_features)
-        curvature = self._curvature(starts[: self.tuning.probes].to(self.features.dtype))
-        parts = [self._climb(residual, part, steps, curvature) for part in starts.split(most)]
-        points, values = (torch.cat(each) for each in zip(*parts, strict=True))
+        points, values = starts.to(self.features.dtype), starts.new_zeros(len(starts))
+        curvature = self._curvature(points[: self.tuning.probes])
+        for stage, steps in enumerate(self.tuning.steps):
+            if stage:
+                points = points[values.argsort(descending=True)[: max(1, int(self.tuning.kept * len(points)))]]
+            parts = [self._climb(residual, part, steps, curvature) for part in points.split(most)]
+            points, values = (torch.cat(each) for each in zip(*parts, strict=True))
         return points, values
 
     def _climb(

@@ -78,15 +78,16 @@ class GreedySearch(Search[GreedyState]):
 
     def advance(self, state: GreedyState, session: Session) -> GreedyState | SearchResult:
         """One round."""
-        rows = self._restarted(state)
-        rows = torch.cat([rows, self._new_points(rows, session)])
+        rows = self._kept(state, session.generator)
+        rows = torch.cat([rows, self._new_points(rows, state.stalled, session)])
         point = self._refine(rows, session)
-        if len(rows) > self.count + self.tuning.extra or (len(rows) > self.count and not self._is_near(point)):
+        if len(rows) > self.count and not self._is_near(point):
             point = self._refine(drop_rows(point, self.count), session)
         if self._is_near(point):
-            point = self.polished(point, session)
-            if self.is_at_floor(point):
+            point = self._fewest(self._polished(point, session), session)
+            if self._is_at_floor(point) and len(point.rows) <= self.count:
                 return SearchResult(point.rows, len(point.rows), Stop.CONVERGED, self.problem, 1, state.rounds + 1)
+            point = point if len(point.rows) <= self.count else self._refine(drop_rows(point, self.count), session)
         fell = point.loss < 0.9 * state.best_loss
         best = point.loss < state.best_loss
         return replace(
@@ -109,7 +110,21 @@ class GreedySearch(Search[GreedyState]):
             rows = self._random(1, session.generator)
         return SearchResult(rows[: self.count], min(len(rows), self.count), stop, self.problem, 1, state.rounds)
 
-    def polished(self, point: SpanPoint, session: Session) -> SpanPoint:
+    def _fewest(self, point: SpanPoint, session: Session) -> SpanPoint:
+        """The fewest rows at the floor that dropping one after the other leads to; if none are, those given.
+
+        Too many rows fit almost as well as the samples do, some of them as pairs around one sample.
+        """
+        if self._is_at_floor(point) and len(point.rows) == self.problem.num_samples:
+            return point
+        fewest, tried = point, point
+        while len(tried.rows) > 1 and self._is_near(tried) and not session.budget_spent():
+            tried = self._polished(self.equation.at(drop_rows(tried, len(tried.rows) - 1)), session)
+            if self._is_at_floor(tried):
+                fewest = tried
+        return fewest
+
+    def _polished(self, point: SpanPoint, session: Session) -> SpanPoint:
         """Solved to the floor of the precision, and rows that contribute nothing dropped."""
         for _ in range(self.tuning.polishes):
             before = point.loss
@@ -129,7 +144,7 @@ class GreedySearch(Search[GreedyState]):
                 break
         return point
 
-    def is_at_floor(self, point: SpanPoint) -> bool:
+    def _is_at_floor(self, point: SpanPoint) -> bool:
         """Whether the residual is what rounding leaves."""
         return math.sqrt(point.loss) <= self.tuning.above_floor * self._floor(point)
 
@@ -139,7 +154,7 @@ class GreedySearch(Search[GreedyState]):
 
     def _idle(self, point: SpanPoint) -> int:
         """How many rows could be removed, one at a time, without a trace."""
-        if not self.is_at_floor(point):
+        if not self._is_at_floor(point):
             return 0
         least = (self.tuning.idle * self._floor(point)) ** 2
         return int((self.equation.contributions(point) < least).sum())
@@ -158,22 +173,28 @@ class GreedySearch(Search[GreedyState]):
             should_stop=session.is_over_budget,
         ).point
 
-    def _restarted(self, state: GreedyState) -> torch.Tensor:
-        return state.rows
+    def _kept(self, state: GreedyState, generator: torch.Generator) -> torch.Tensor:
+        """The rows to go on with: all, or a random half after so many rounds without a clear fall."""
+        if (state.stalled + 1) % self.tuning.restart_after:
+            return state.rows
+        order = torch.randperm(len(state.rows), generator=generator)
+        return state.rows[order[: len(order) // 2]]
 
-    def _new_points(self, rows: torch.Tensor, session: Session) -> torch.Tensor:
+    def _new_points(self, rows: torch.Tensor, stalled: int, session: Session) -> torch.Tensor:
         """The points that the residual of the rows shows best, (m, d)."""
         tuning, residual = self.tuning.ascent, self.equation.without_nuisance()
         if len(rows):
             residual = self.equation.at(rows).residual
-        # Two passes a step; a budget that is nearly spent allows fewer starts.
-        affordable = session.passes_left() * self.count / (2 * tuning.steps + 1)
-        starts = self._random(int(max(1, min(self._starts, affordable))), session.generator)
-        points, values = self._ascent.climb(residual, starts, tuning.steps)
+        # A budget that is nearly spent allows fewer starts.
+        affordable = session.passes_left() * self.count / self._ascent.cost
+        most = self._starts * (1 + min(stalled, self.tuning.most_starts - 1))
+        starts = self._random(int(max(1, min(most, affordable))), session.generator)
+        points, values = self._ascent.climb(residual, starts)
         best = values.argsort(descending=True)[: 8 * self.count]
         features = self._ascent.features.forward(points[best])
         missing = max(1, self.count - len(rows))
-        wanted = 1 + (missing - 1) // self.tuning.joined if self.problem.num_samples is not None else 1
+        missing = min(missing, len(rows)) if self.problem.num_samples is None else missing
+        wanted = 1 + max(0, missing - 1) // self.tuning.joined
         chosen = distinct(features, values[best], wanted, tuning.least_share, tuning.most_alike)
         return points[best[chosen]].to(rows)
 
