@@ -66,7 +66,7 @@ MAPS = {
     "function-monomials": lambda: FunctionMap(
         (functions.Monomials(torch.cat([torch.eye(DIM), 2 * torch.eye(DIM), torch.ones(1, DIM)]).long()),), DIM
     ),
-    "function-sketch": lambda: FunctionMap((functions.CountSketch(normal(3, 16, DIM), normal(3, 16)),), DIM),
+    "function-sketch": lambda: FunctionMap((functions.CountSketch(0.3 * normal(3, 16, DIM), normal(3, 16)),), DIM),
     "function-projection": lambda: FunctionMap(
         (functions.Affine(normal(20, DIM), normal(20)), functions.Elementwise("tanh")), DIM
     ),

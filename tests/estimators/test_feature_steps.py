@@ -79,8 +79,8 @@ def test_a_map_differs_from_another_by_its_identity():
     ("step", "words"),
     [
         (QuantileTransformer(n_quantiles=5), "QuantileTransformer cannot be differentiated here; valid: Additive"),
-        (FunctionTransformer(np.cumsum), "FunctionTransformer of cumsum; valid: numpy's or scipy's abs"),
-        (FunctionTransformer(lambda rows: rows), "FunctionTransformer of <lambda>"),
+        (FunctionTransformer(np.cumsum), "FunctionTransformer of 'cumsum'; valid: numpy's or scipy's abs"),
+        (FunctionTransformer(lambda rows: rows), "FunctionTransformer of '<lambda>'"),
         (MinMaxScaler(clip=True), "clip=True"),
         (SplineTransformer(extrapolation="periodic"), "extrapolation='periodic'; valid: 'constant'"),
     ],

@@ -60,9 +60,12 @@ def fitting(target: Target) -> tuple[str, ...]:
     """The attacks to try on a target, the cheapest first.
 
     Where initial weights are known, a dense first layer may give the samples away without a search over them, and its
-    displacement shows their span; the last layer comes last.
+    displacement shows their span; the last layer comes last. Features of data pipelines oscillate: they are attacked
+    greedily.
     """
     known = target.knowledge
+    if Greedy.applies_to(target):
+        return (Greedy.name,)
     if target.known_model is None or known.initial_body != "known":
         return (Exact.name,) if known.subspace is None else (Subspace.name, Exact.name)
     return (Unmix.name, Subspace.name, Exact.name) if Unmix.applies_to(target) else (Subspace.name, Exact.name)

@@ -13,7 +13,11 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
 from exhume.attacks._search.greedy import GreedySearch
 from exhume.errors import InputError
+from exhume.features.fourier import COSINE
+from exhume.features.function_map import FunctionMap
+from exhume.features.one_layer import OneLayerMap
 from exhume.results.certificate import Trust, certify
+from exhume.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,20 @@ class Greedy(Attack):
     reads_head_only: ClassVar[bool] = True
 
     max_rounds: int = 0
-    starts: int = 1000
+    starts: int = 500
 
     def __post_init__(self) -> None:
         if self.max_rounds < 0 or self.starts < 1:
             raise InputError(
                 f"max_rounds must be at least 0 and starts at least 1, got {self.max_rounds} and {self.starts}"
             )
+
+    @staticmethod
+    def applies_to(target: Target) -> bool:
+        """Whether the features are those of a data pipeline rather than of a network."""
+        features = target.features
+        cosine = isinstance(features, OneLayerMap) and features.activation is COSINE
+        return cosine or isinstance(features, FunctionMap)
 
     def run(self, problem: Problem, session: Session) -> Proposal:
         """Searches, polishes and certifies with the Jacobian written out."""

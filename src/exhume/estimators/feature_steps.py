@@ -16,7 +16,7 @@ from exhume.features.functions import Affine, Step
 # Functions of numpy and scipy that a FunctionTransformer may apply, by name, and what torch calls them.
 _ELEMENTWISE = {name: name for name in ("tanh", "sin", "cos", "exp", "expm1", "log", "log1p", "sqrt", "square", "abs")}
 _ELEMENTWISE |= {"absolute": "abs", "sinh": "sinh", "cosh": "cosh", "arctan": "arctan", "arcsinh": "arcsinh"}
-_ELEMENTWISE |= {"expit": "sigmoid", "erf": "erf", "sign": "sign"}
+_ELEMENTWISE |= {"expit": "sigmoid", "erf": "erf"}
 
 
 def feature_steps(transformers: Sequence[Any]) -> tuple[Step, ...]:

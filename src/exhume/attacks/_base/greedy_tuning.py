@@ -59,7 +59,7 @@ class GreedyTuning:
     ascent: AscentTuning = AscentTuning()
     joined: int = tuned(4, "samples per further point", **RECORDS)
     restart_after: int = tuned(6, "rounds", **RECORDS)
-    most_starts: int = tuned(4, "x starts", **RECORDS)
+    most_starts: int = tuned(8, "x starts", **RECORDS)
     refine: StoppingRule = tuned(StoppingRule(12, 1e-9, window=4, max_left=0.7), "steps and residual", **RECORDS)
     polish: StoppingRule = tuned(StoppingRule(40, 1e-15, window=6, max_left=0.9), "steps and residual", **RECORDS)
     polishes: int = tuned(4, "solves", **RECORDS)

@@ -1,6 +1,6 @@
 """The greedy search: add the points that the residual shows best, refine all jointly, drop the idle, repeat.
 
-It is sliding Frank-Wolfe (Denoyelle et al. 2019) for the span equation, with coefficients projected out. For kernel
+It is sliding Frank-Wolfe (Denoyelle et al. 2020) for the span equation, with coefficients projected out. For kernel
 features theta is a sum of bumps a_i k(x - x_i): the strongest show first, and what is left of theta shows the others.
 """
 
