@@ -28,6 +28,7 @@ BENCHES = (
     "logistic",
     "width_bound",
     "seeds",
+    "records",
     "twins",
     "audits",
     "null_audits",

@@ -8,6 +8,7 @@ are kept in figs/sensitivity.json, so that an interrupted run goes on where it w
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 
 import exhume
-from benches import twins
+from benches import records, twins
 from benches.problems import FIGURES, say, side_by_side, sphere_problem, table
 from benches.tuned_numbers import TunedNumber, scaled, tuned_numbers, with_number
 from exhume import data
@@ -62,6 +63,7 @@ class Case:
     method: str
     make: Callable[[], Problem]
     counted: bool = True  # whether the attack is given the number of samples
+    cap: float = CAP  # passes at most
 
 
 def _sphere(dim: int, samples: int, ratio: float, seed: int, **victim: Any) -> Problem:
@@ -135,6 +137,11 @@ SUITES: dict[str, tuple[Case, ...]] = {
     "last": tuple(Case("exact", partial(_known_but_one, seed)) for seed in range(3)),
     "twins": tuple(Case("exact", partial(twins.victim, "cross-entropy", 0.01, 100, seed)) for seed in (0, 3)),
     "columns": tuple(Case("unmix", partial(_relu_network, 200, 12, seed), counted=False) for seed in range(2)),
+    "records": tuple(
+        Case("greedy", partial(records.sensitivity_problem, gamma, seed), cap=math.inf)
+        for gamma in (0.05, 1.0)
+        for seed in range(2)
+    ),
     "subspace": tuple(Case("subspace", partial(_below_the_wall, seed)) for seed in range(2)),
 }
 
@@ -177,7 +184,7 @@ def run_suite(name: str, change: Variation | None) -> Outcome:
         attack = change.attack() if change is not None and varied else ATTACKS[case.method]()
         count = len(truth) + target.knowledge.known_samples if case.counted else None
         try:
-            result = attack(target, num_samples=count, max_passes=CAP)
+            result = attack(target, num_samples=count, max_passes=case.cap)
         except (exhume.ExhumeError, ArithmeticError, RuntimeError) as error:
             say(f"{name}: {type(error).__name__}: {error}")
             continue

@@ -36,6 +36,7 @@ SUBJECTS = {
         "Descent",
         "Subspace",
         "Unmix",
+        "Greedy",
         "KKT",
         "NTK",
         "attacks.Attack",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from exhume.activations import Activation
-    from exhume.attacks import KKT, NTK, Descent, Exact, Subspace, Unmix, reconstruct
+    from exhume.attacks import KKT, NTK, Descent, Exact, Greedy, Subspace, Unmix, reconstruct
     from exhume.auditing import Audit, audit, find_checkpoint
     from exhume.errors import DataError, ExhumeError, FileError, InputError
     from exhume.features import FeatureMap
@@ -36,6 +36,7 @@ _HOME = {
     "FeatureMap": "features",
     "FileError": "errors",
     "Forecast": "law",
+    "Greedy": "attacks",
     "InitialWeights": "target.initial_weights",
     "InputError": "errors",
     "Knowledge": "target.knowledge",
@@ -84,6 +85,7 @@ __all__ = [
     "FeatureMap",
     "FileError",
     "Forecast",
+    "Greedy",
     "InitialWeights",
     "InputError",
     "Knowledge",

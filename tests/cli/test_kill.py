@@ -19,6 +19,7 @@ from exhume.support.files import read_metadata, read_tensors
 ATTACKS = {
     "descent": ("--option", "max_steps=1000", "--option", "tolerance=0"),
     "exact": ("--option", "max_starts=1", "--budget-passes", "1500"),
+    "greedy": ("--option", "max_rounds=24", "--option", "starts=40"),
     "kkt": ("--option", "max_steps=600", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
     "ntk": ("--option", "max_steps=600", "--option", "tolerance=0"),
     "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "1500"),

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from exhume import data
+from exhume.equation.dense_span import DenseSpan
 from exhume.equation.gradient_span import GradientSpan
 from exhume.equation.norms import FixedNorm, FreeNorm
 from exhume.equation.nuisance import Nuisance
@@ -75,12 +76,15 @@ class Setting:
     outputs: int = 1
     nuisance: Nuisance | None = None
     known: int = 0
+    dense: bool = False  # with its Jacobian written out
 
 
 def span_of(setting):
     features = RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=1), setting.activation, torch.float64)
     fixed = features.forward(normal(setting.known, DIM, seed=2)) if setting.known else None
-    span = Span(features, normal(setting.outputs, WIDTH, seed=3), setting.nuisance, fixed=fixed)
+    span = (DenseSpan if setting.dense else Span)(
+        features, normal(setting.outputs, WIDTH, seed=3), setting.nuisance, fixed=fixed
+    )
     return span, normal(SAMPLES + span.num_linear, DIM, seed=4)
 
 
@@ -159,8 +163,14 @@ SPANS = {
     "known samples": Setting("relu", 2, known=2),
     "known samples and every part": Setting("gelu", 2, Nuisance(linear=True, constant=True), known=2),
 }
+DENSE = {
+    "one output": Setting(dense=True),
+    "two outputs": Setting("gelu", 2, dense=True),
+    "known samples": Setting("gelu", 2, known=2, dense=True),
+}
 EQUATIONS = {
     **{f"span, {name}": lambda setting=setting: span_case(setting) for name, setting in SPANS.items()},
+    **{f"dense span, {name}": lambda setting=setting: span_case(setting) for name, setting in DENSE.items()},
     "gradients, head alone": head_alone,
     "gradients, whole network": whole_network,
 }

@@ -15,8 +15,11 @@ from exhume.features import (
     RandomFeatureMap,
     Saveable,
     TrainedBody,
+    functions,
 )
 from exhume.features.endpoints import BothEnds
+from exhume.features.fourier import fourier_map
+from exhume.features.function_map import FunctionMap, composed
 from exhume.features.in_subspace import ReducedBody, reduced
 from exhume.features.matrix import BLOCK_ROWS
 from exhume.networks import TwoLayer
@@ -56,6 +59,17 @@ MAPS = {
     ),
     "reduced-module": lambda: reduced(module_map(9), basis(DIM, 9)),
     "both-ends": lambda: BothEnds(fastest(module_map()), fastest(module_map(seed=1))),
+    "fourier": lambda: fourier_map(normal(40, DIM), normal(40)),
+    "fourier-after-scaler": lambda: composed(
+        (functions.Affine(normal(DIM), normal(DIM)), functions.Cosine(normal(30, DIM), normal(30))), DIM
+    ),
+    "function-monomials": lambda: FunctionMap(
+        (functions.Monomials(torch.cat([torch.eye(DIM), 2 * torch.eye(DIM), torch.ones(1, DIM)]).long()),), DIM
+    ),
+    "function-sketch": lambda: FunctionMap((functions.CountSketch(0.3 * normal(3, 16, DIM), normal(3, 16)),), DIM),
+    "function-projection": lambda: FunctionMap(
+        (functions.Affine(normal(20, DIM), normal(20)), functions.Elementwise("tanh")), DIM
+    ),
     "random-many-chunks": lambda: RandomFeatureMap(
         GaussianMatrix(2 * BLOCK_ROWS + 5, DIM, seed=0, memory_budget=0), "tanh", torch.float64
     ),
@@ -64,6 +78,8 @@ MAPS = {
 
 # Parts of other maps, which are made anew from those.
 UNSAVED = {"first-layer-with-bias", "module-pruned", "reduced-random", "reduced-module", "both-ends"}
+# Maps of data pipelines, which are made anew from those.
+UNSAVED |= {name for name in MAPS if name.startswith(("fourier", "function"))}
 
 
 @pytest.fixture(params=sorted(MAPS))
@@ -173,9 +189,12 @@ def test_what_a_map_can_do_shows_in_its_type():
     one_layer = {name for name, each in kinds.items() if isinstance(each, OneLayerFeatures)}
     trained = {name for name, each in kinds.items() if isinstance(each, TrainedBody)}
     saveable = {name for name, each in kinds.items() if isinstance(each, Saveable)}
-    assert one_layer == {name for name in MAPS if "random" in name or "first-layer" in name}
+    assert one_layer == {name for name in MAPS if "random" in name or "first-layer" in name or "fourier" in name}
     assert trained == {name for name in MAPS if "module" in name or "first-layer" in name}
-    assert saveable == set(MAPS) - {"reduced-module", "both-ends"}
+    assert saveable == {name for name in MAPS if not name.startswith(("fourier", "function"))} - {
+        "reduced-module",
+        "both-ends",
+    }
 
 
 def test_a_target_whose_features_no_file_describes_is_not_saved(tmp_path):

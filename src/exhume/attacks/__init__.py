@@ -15,6 +15,7 @@ from exhume.attacks._base.attack import Attack
 from exhume.attacks._base.session import Progress, ProgressEvent
 from exhume.attacks.descent import Descent
 from exhume.attacks.exact import Exact
+from exhume.attacks.greedy import Greedy
 from exhume.attacks.kkt import KKT
 from exhume.attacks.ntk import NTK
 from exhume.attacks.subspace import Subspace
@@ -25,7 +26,9 @@ from exhume.results.reconstruction import Reconstruction
 from exhume.support.validation import invalid
 from exhume.target.target import Target
 
-ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Exact, Unmix, Descent, Subspace, KKT, NTK)}
+ATTACKS: dict[str, type[Attack]] = {
+    attack.name: attack for attack in (Exact, Unmix, Greedy, Descent, Subspace, KKT, NTK)
+}
 DEFAULT = "exact"
 AUTO = "auto"  # the attacks that fit a target, until one is good enough
 _RANK = {EXACT: 0, APPROXIMATE: 1, FAILED: 2}
@@ -57,9 +60,12 @@ def fitting(target: Target) -> tuple[str, ...]:
     """The attacks to try on a target, the cheapest first.
 
     Where initial weights are known, a dense first layer may give the samples away without a search over them, and its
-    displacement shows their span; the last layer comes last.
+    displacement shows their span; the last layer comes last. Features of data pipelines oscillate: they are attacked
+    greedily.
     """
     known = target.knowledge
+    if Greedy.applies_to(target):
+        return (Greedy.name,)
     if target.known_model is None or known.initial_body != "known":
         return (Exact.name,) if known.subspace is None else (Subspace.name, Exact.name)
     return (Unmix.name, Subspace.name, Exact.name) if Unmix.applies_to(target) else (Subspace.name, Exact.name)
@@ -85,7 +91,8 @@ def reconstruct(
 
     Args:
         target: the model's public part, from `victim.target()` or `Target(...)`.
-        num_samples: how many samples to look for; None takes the target's knowledge, or estimates it (exact, unmix).
+        num_samples: how many samples to look for; None takes the target's knowledge, or estimates it (exact,
+            greedy, unmix).
         method: an attack's name. "auto" tries those that fit the target, until one is certified with a small error, and
             returns the result with the best certificate; it takes no options of a method and no checkpoint.
         seed: of the attack's own randomness.
@@ -135,6 +142,7 @@ __all__ = [
     "Attack",
     "Descent",
     "Exact",
+    "Greedy",
     "Progress",
     "ProgressEvent",
     "Subspace",

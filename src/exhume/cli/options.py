@@ -36,6 +36,8 @@ KNOWLEDGE_NAMES = (
     "pixel_range",
     "pixel_mean",
     "pixel_std",
+    "column_mean",
+    "column_std",
     "subspace",
     "initial_head",
     "initial_body",

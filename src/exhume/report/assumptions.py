@@ -84,6 +84,10 @@ def _of_data(known: Knowledge, result: Reconstruction) -> list[Fact]:
         sentences["Mean of pixels"] = f"Normalisation was known to subtract {_numbers(known.pixel_mean)}."
     if known.pixel_std is not None:
         sentences["Spread of pixels"] = f"Normalisation was known to divide by {_numbers(known.pixel_std)}."
+    if known.column_mean is not None:
+        sentences["Mean of columns"] = f"The mean of every column was known: {_numbers(known.column_mean)}."
+    if known.column_std is not None:
+        sentences["Spread of columns"] = f"The spread of every column was known: {_numbers(known.column_std)}."
     if known.subspace is not None:
         size = "dimension {:,} of {:,}".format(*known.subspace.shape)
         sentences["Subspace"] = f"All training samples were known to lie in a given subspace of {size}."

@@ -58,6 +58,10 @@ class Knowledge(BaseModel):
     """What normalisation took off every pixel: a number, or one for each channel."""
     pixel_std: Channels | None = None
     """What normalisation divided by, likewise."""
+    column_mean: tuple[float, ...] | None = None
+    """Mean of every column over samples of this kind, as a scaler stores it; searches start from there."""
+    column_std: tuple[PositiveFloat, ...] | None = None
+    """Standard deviation of every column, likewise."""
     subspace: torch.Tensor | None = None
     """(r, d) rows that span a subspace with all samples in it."""
     initial_head: Literal["known", "zero", "unknown"] = "known"

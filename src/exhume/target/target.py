@@ -94,6 +94,10 @@ class Target:
                 raise InputError(
                     f"known {name} have {rows.shape[1]} numbers a row, the model takes {features.input_dim}"
                 )
+        for name in ("column_mean", "column_std"):
+            numbers = getattr(self.knowledge, name)
+            if numbers is not None and len(numbers) != features.input_dim:
+                raise InputError(f"{name} has {len(numbers)} numbers, the model takes {features.input_dim}")
         if self.trained_head is not None and self.trained_head.shape != displacement.shape:
             raise InputError(
                 f"trained head of shape {tuple(self.trained_head.shape)} beside a displacement of "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exhume.attacks._base.greedy_tuning import GreedyTuning
 from exhume.attacks._base.output_tuning import FeatureTuning, IndependentTuning
 from exhume.attacks._base.search_tuning import (
     BasisTuning,
@@ -167,6 +168,7 @@ class Tuning:
     smooth: SmoothTuning = SmoothTuning()
     features: FeatureTuning = FeatureTuning()
     independent: IndependentTuning = IndependentTuning()
+    greedy: GreedyTuning = GreedyTuning()
 
 
 DEFAULT_TUNING = Tuning()
