@@ -109,7 +109,7 @@ class Subspace(Exact):
         """
         assert ends.num_samples is not None
         if ends.target.num_outputs > 1:
-            found = session.run_stage(DirectSearch(ends, ends.num_samples, self.max_starts))
+            found = session.run_stage(DirectSearch(ends, ends.num_samples, self._starts(ends, session)))
         else:
             first = super().run(within, session)
             if not first.stop.trusted or len(first.samples) != ends.num_samples:

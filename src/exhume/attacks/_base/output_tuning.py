@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exhume.attacks._base.tuning_suites import OUTPUTS
+from exhume.attacks._base.tuning_suites import SPANNED
 from exhume.solvers import CGOptions
 from exhume.support.tuning import tuned
 
@@ -25,17 +25,17 @@ class FeatureTuning:
         distinct: part of a vector outside the span of others for which it counts as another sample's.
     """
 
-    batch: int = tuned(2, "starts per sample", **OUTPUTS)
-    starts: int = tuned(32, "starts per sample", **OUTPUTS)
-    steps: int = tuned(24, "steps", **OUTPUTS)
+    batch: int = tuned(2, "starts per sample", **SPANNED)
+    starts: int = tuned(32, "starts per sample", **SPANNED)
+    steps: int = tuned(24, "steps", **SPANNED)
     levels: tuple[float, float] = (0.3, 0.8)
     exponents: tuple[float, float] = (0.5, 1.5)
-    softness: float = tuned(0.5, "standard deviations", **OUTPUTS)
-    rough: CGOptions = tuned(CGOptions(3, 0.05), "steps and tolerance", **OUTPUTS)
-    precise: CGOptions = tuned(CGOptions(30, 1e-3), "steps and tolerance", **OUTPUTS)
-    rounds: int = tuned(3, "rounds", **OUTPUTS)
-    accepted: float = tuned(0.03, "share of energy", **OUTPUTS)
-    distinct: float = tuned(0.1, "relative norm", **OUTPUTS)
+    softness: float = tuned(0.5, "standard deviations", **SPANNED)
+    rough: CGOptions = tuned(CGOptions(3, 0.05), "steps and tolerance", **SPANNED)
+    precise: CGOptions = tuned(CGOptions(30, 1e-3), "steps and tolerance", **SPANNED)
+    rounds: int = tuned(3, "rounds", **SPANNED)
+    accepted: float = tuned(0.03, "share of energy", **SPANNED)
+    distinct: float = tuned(0.1, "relative norm", **SPANNED)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class IndependentTuning:
         cg: of the solve for samples.
     """
 
-    least_coordinates: int = tuned(20, "coordinates per sample", **OUTPUTS)
-    steps: int = tuned(200, "steps", **OUTPUTS)
-    still: float = tuned(1e-8, "1 - cosine", **OUTPUTS, rare="iterations end by their number or converge fast")
-    cg: CGOptions = tuned(CGOptions(60, 1e-3), "steps and tolerance", **OUTPUTS)
+    least_coordinates: int = tuned(20, "coordinates per sample", **SPANNED)
+    steps: int = tuned(200, "steps", **SPANNED)
+    still: float = tuned(1e-8, "1 - cosine", **SPANNED, rare="iterations end by their number or converge fast")
+    cg: CGOptions = tuned(CGOptions(60, 1e-3), "steps and tolerance", **SPANNED)
