@@ -14,12 +14,12 @@ from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.against_truth import score
 from exhume.scoring.findings import Findings, findings_of
 
-DIM, SAMPLES, MODELS = 64, 10, 20
+DIM, SAMPLES, MODELS = 64, 10, 10
 # Sets of images that were never seen, scored against each model: 200 audits in all.
-NULL_SETS = 10
+NULL_SETS = 20
 HELD_OUT = (0, 20, 60, 300)
 # Numbers of a head per number in its training data, and passes: from nothing to everything comes back.
-RATIOS, PASSES = (0.9, 1.0, 1.2, 1.6, 2.5), (30.0, 60.0, 150.0, 400.0)
+RATIOS, PASSES = (1.0, 1.2, 1.6, 2.0, 2.5), (150.0, 100.0, 200.0, 300.0, 800.0)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def victim(place: int) -> Victim:
     drawn = data.load("digits", samples=1700).inputs
     drawn = drawn[torch.randperm(len(drawn), generator=torch.Generator().manual_seed(place))]
     members, others = drawn[:SAMPLES], drawn[SAMPLES:]
-    ratio, passes = RATIOS[place % len(RATIOS)], PASSES[place % len(PASSES)]
+    ratio, passes = RATIOS[place // 2 % len(RATIOS)], PASSES[place // 2 % len(PASSES)]
     target = network(members, place) if place % 2 else head(members, ratio, place)
     settings = {"max_passes": passes, "allow_underdetermined": True}
     result = exhume.reconstruct(target, SAMPLES, method="exact", seed=place, **settings)
@@ -54,7 +54,7 @@ def head(members: torch.Tensor, ratio: float, seed: int) -> exhume.Target:
 def network(members: torch.Tensor, seed: int) -> exhume.Target:
     """A convolutional network whose features drifted in training."""
     torch.manual_seed(seed)
-    parts = (nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(768, 3))
+    parts = (nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 24, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(1536, 3))
     model = nn.Sequential(*parts)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     classes, moves = torch.arange(SAMPLES) % 3, torch.optim.SGD(model.parameters(), 0.05)

@@ -1,9 +1,11 @@
 """Run folders keep the whole data set."""
 
+import pytest
 import torch
 
 from exhume import data
 from exhume.data import Dataset
+from exhume.errors import FileError
 from exhume.run_folder import RunFolder
 
 
@@ -24,3 +26,9 @@ def test_every_part_of_a_data_set_comes_back(tmp_path):
         for field, value in vars(dataset).items():
             found = getattr(again, field)
             assert torch.equal(found, value) if isinstance(value, torch.Tensor) else found == value, (name, field)
+
+
+def test_the_folder_of_an_audit_names_the_command_that_tries_other_attacks(tmp_path):
+    (tmp_path / "audit.json").write_text("{}")
+    with pytest.raises(FileError, match="--method NAME"):
+        RunFolder(tmp_path).load_target()

@@ -15,6 +15,7 @@ from exhume.target.target import Target
 
 _SECRET = "secret.safetensors"
 _RESULT = "result.json"
+_VICTIM, _AUDIT = "victim.json", "audit.json"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class RunFolder:
     def load_target(self, **options: Any) -> Target:
         """Reads the public part."""
         self._check_exists()
+        if (self.path / _AUDIT).exists() and not (self.path / _VICTIM).exists():
+            raise FileError(
+                f"{self.path} is the folder of an audit, which does not hold the model; to try other attacks, repeat "
+                "the command of the audit with --method NAME and another --out"
+            )
         return Target.load(self.path, **options)
 
     def save_secret(self, data: Dataset) -> None:

@@ -1,4 +1,4 @@
-"""The equation at the truth: what true samples leave unexplained of a layer, beside samples of no training."""
+"""The equation at the truth: what true samples leave unexplained of a layer, beside samples not trained on."""
 
 import pytest
 import torch

@@ -153,12 +153,15 @@ def test_random_directions_score_just_below_the_square_root_of_two(dim: int, low
     assert found.baseline_random != score_samples(truth, truth, seed=1).baseline_random
 
 
-def test_non_members_are_scored_like_a_reconstruction() -> None:
+def test_non_members_are_scored_like_members() -> None:
     truth, others, state = sphere(4, 5), sphere(4, 5, seed=3), torch.get_rng_state()
-    found = score_samples(truth, truth, non_members=others)
-    assert found.baseline_non_members == pytest.approx(brute_force(truth, others, (1, -1)), abs=1e-8)
-    one = score_samples(truth, truth, non_members=5 * truth[:1], norms_known=False)
-    assert one.baseline_non_members == pytest.approx(0, abs=1e-12)
+    rows = sphere(4, 5, seed=8)
+    found = score_samples(rows, truth, non_members=others)
+    assert found.baseline_non_members == pytest.approx(brute_force(others, rows, (1,)), abs=1e-8)
+    found = score_samples(rows, truth, non_members=others, signs_known=False)
+    assert found.baseline_non_members == pytest.approx(brute_force(others, rows, (1, -1)), abs=1e-8)
+    # A member among them is none, at whatever norm where norms are not compared.
+    assert score_samples(truth, truth, non_members=5 * truth[:1], norms_known=False).baseline_non_members is None
     assert score_samples(truth, truth).baseline_non_members is None
     assert torch.equal(torch.get_rng_state(), state)  # no baseline draws from the global generator
 

@@ -30,7 +30,7 @@ from exhume.scoring.premise import Premise
 from exhume.target.published import Count
 
 _FRAME = 800  # pixels that a page takes in a notebook
-_ATTEMPT_NUMBERS = ("verdict", "stop", "passes", "seconds", "predicted_error")
+_ATTEMPT_NUMBERS = ("verdict", "stop", "residual", "passes", "seconds", "predicted_error")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ SIGNIFICANT = 0.005
 SAMPLE_SIGNIFICANT = 0.05
 # False-positive rate at which the true-positive rate is given; it takes at least its inverse of non-members.
 FALSE_POSITIVES = 0.01
+# Of more members, so many are drawn for the tests, whose matchings cost the cube of their number; of more non-members,
+# so many are drawn, which bounds memory.
+_MOST_MEMBERS, _MOST_NON_MEMBERS = 200, 5000
 # Fewer members than this are not mixed: mixtures would often be the members themselves.
 _FEWEST_TO_MIX = 3
 # A non-member within this relative distance of a member is that member.
@@ -97,16 +100,20 @@ def measure_baseline(
     """
     generator = generator_for(seed, "baseline")
     near = _errors(truth, rows, up_to_sign)  # (n, m)
-    own = _matched_errors(near)
     others = _without_members(truth, non_members)
-    if others is None:
+    tested = near[_choice(len(near), _MOST_MEMBERS, generator)] if len(near) > _MOST_MEMBERS else near
+    own = _matched_errors(tested)
+    if others is None or not len(rows):
+        truth = truth[:_MOST_MEMBERS]
         drawn = [_matched_errors(_errors(draw_surrogates(truth, generator), rows, up_to_sign)) for _ in range(DRAWS)]
         return Baseline(0, _mean([each.mean() for each in drawn]), *_recoveries(own, drawn))
+    if len(others) > _MOST_NON_MEMBERS:
+        others = others[_choice(len(others), _MOST_NON_MEMBERS, generator)]
     far = _errors(others, rows, up_to_sign)  # (q, m)
-    size = min(len(truth), len(others))
+    size = min(len(tested), len(others))
     drawn = [_matched_errors(far[_choice(len(far), size, generator)]) for _ in range(DRAWS)]
-    both = torch.cat([near, far])
-    permuted = [_matched_errors(both[_choice(len(both), len(near), generator)]).mean() for _ in range(DRAWS)]
+    both = torch.cat([tested, far])
+    permuted = [_matched_errors(both[_choice(len(both), len(tested), generator)]).mean() for _ in range(DRAWS)]
     closest = far.amin(1).sort().values
     ranks = 1 + torch.searchsorted(closest, near.amin(1), right=True)  # non-members that are at least as close, plus 1
     return Baseline(

@@ -24,7 +24,7 @@ _LISTS = {"duplicates": "duplicates", "strays": "strays", "known_samples": "know
 _OF_SCORE = (
     "claimed_error",
     "claimed_recovered",
-    *(each.name for each in fields(Score) if each.name not in ("matches", "num_rows", *_LISTS.values())),
+    *(each.name for each in fields(Score) if each.name not in ("matches", "num_rows", "baseline", *_LISTS.values())),
 )
 _OF_RESULT = ("method", "signs_determined", "steps", "passes", "seconds", "options", "target")
 _OF_CERTIFICATE = ("verdict", "residual", "predicted_error", "equations", "unknowns")
