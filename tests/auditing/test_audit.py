@@ -145,14 +145,14 @@ def test_a_failed_search_for_data_that_are_in_the_weights_is_no_pass(model_and_d
 
 def test_true_samples_are_shown_only_if_something_came_back_or_they_are_asked_for(model_and_data):
     model, training = model_and_data
-    settings = {"initial": "zero", "input_shape": (1, 3, 4), "method": "descent", "budget_passes": 20.0}
-    network = nn.Sequential(nn.Flatten(), *model).eval()
-    hidden = exhume.audit(network, truth=training.inputs, **settings).report
-    shown = exhume.audit(network, truth=training.inputs, show_truth=True, **settings).report
+    settings = {"initial": "zero", "input_shape": (DIM,), "method": "descent", "budget_passes": 20.0}
+    settings |= {"columns": tuple(f"column {place}" for place in range(DIM)), "truth": training.inputs}
+    hidden = exhume.audit(model, **settings).report
+    shown = exhume.audit(model, show_truth=True, **settings).report
     assert hidden.samples_folded
-    assert not any(sample.true_picture for sample in hidden.samples)
+    assert not any(sample.true_record for sample in hidden.samples)
     assert "--show-truth" in hidden.samples_note
-    assert all(sample.true_picture for sample in shown.samples)
+    assert all(sample.true_record for sample in shown.samples)
 
 
 def test_a_reference_pool_is_a_baseline_without_the_truth_in_it(model_and_data, audited):

@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from exhume.errors import InputError
 from exhume.results.certificate import RECOVERED_BELOW
 from exhume.scoring.matching import distances, on_sphere
-from exhume.support.randomness import generator_for
+from exhume.support.randomness import generator_for, seed_for
+
+Errors = NDArray[np.float64]
 
 # Random draws of non-members, and permutations: the smallest p-value is 1 / 400.
 DRAWS = 399
@@ -30,8 +34,11 @@ SAMPLE_SIGNIFICANT = 0.05
 # False-positive rate at which the true-positive rate is given; it takes at least its inverse of non-members.
 FALSE_POSITIVES = 0.01
 # Of more members, so many are drawn for the tests, whose matchings cost the cube of their number; of more non-members,
-# so many are drawn, which bounds memory.
+# so many are read, which bounds memory.
 _MOST_MEMBERS, _MOST_NON_MEMBERS = 200, 5000
+# Surrogates, if there are no non-members.
+_SURROGATES = 400
+_ROUNDING = 1e-12
 # Fewer members than this are not mixed: mixtures would often be the members themselves.
 _FEWEST_TO_MIX = 3
 # A non-member within this relative distance of a member is that member.
@@ -99,59 +106,70 @@ def measure_baseline(
         seed: of the draws.
     """
     generator = generator_for(seed, "baseline")
+    draws = np.random.default_rng(seed_for(seed, "draws of the baseline"))
     near = _errors(truth, rows, up_to_sign)  # (n, m)
-    others = _without_members(truth, non_members)
-    tested = near[_choice(len(near), _MOST_MEMBERS, generator)] if len(near) > _MOST_MEMBERS else near
-    own = _matched_errors(tested)
+    tested = draws.permutation(near)[:_MOST_MEMBERS] if len(near) > _MOST_MEMBERS else near
+    own, size = _matched_errors(tested), len(tested)
+    others = _without_members(truth, non_members, draws)
     if others is None or not len(rows):
-        truth = truth[:_MOST_MEMBERS]
-        drawn = [_matched_errors(_errors(draw_surrogates(truth, generator), rows, up_to_sign)) for _ in range(DRAWS)]
-        return Baseline(0, _mean([each.mean() for each in drawn]), *_recoveries(own, drawn))
-    if len(others) > _MOST_NON_MEMBERS:
-        others = others[_choice(len(others), _MOST_NON_MEMBERS, generator)]
+        blocks = [draw_surrogates(truth, generator) for _ in range(-(-_SURROGATES // len(truth)))]
+        far = _errors(torch.cat(blocks), rows, up_to_sign)
+        return Baseline(0, *_of_draws(own, [_matched_errors(_choice(far, size, draws)) for _ in range(DRAWS)]))
     far = _errors(others, rows, up_to_sign)  # (q, m)
-    size = min(len(tested), len(others))
-    drawn = [_matched_errors(far[_choice(len(far), size, generator)]) for _ in range(DRAWS)]
-    both = torch.cat([tested, far])
-    permuted = [_matched_errors(both[_choice(len(both), len(tested), generator)]).mean() for _ in range(DRAWS)]
-    closest = far.amin(1).sort().values
-    ranks = 1 + torch.searchsorted(closest, near.amin(1), right=True)  # non-members that are at least as close, plus 1
+    drawn = [_matched_errors(_choice(far, size, draws)) for _ in range(DRAWS)]
+    both = np.concatenate([tested, far])
+    permuted = [_matched_errors(_choice(both, size, draws)).mean() for _ in range(DRAWS)]
+    closest = np.sort(far.min(1))
+    ranks = 1 + np.searchsorted(closest, near.min(1), side="right")  # 1 and the non-members that are at least as close
     return Baseline(
         len(others),
-        _mean([each.mean() for each in drawn]),
-        *_recoveries(own, drawn),
-        p_value=_p_value(bool(mean <= own.mean() + 1e-12) for mean in permuted),
-        ranks=tuple(ranks[matched].tolist()),
-        true_positive_rate=_true_positive_rate(near.amin(1), closest),
+        *_of_draws(own, drawn),
+        p_value=_p_value(mean <= own.mean() + _ROUNDING for mean in permuted),
+        ranks=tuple(ranks[matched.numpy()].tolist()),
+        true_positive_rate=_true_positive_rate(near.min(1), closest),
     )
 
 
-def _errors(samples: Tensor, rows: Tensor, up_to_sign: bool) -> Tensor:
+def _errors(samples: Tensor, rows: Tensor, up_to_sign: bool) -> Errors:
     """(b, m) relative distances of samples to rows; a sample of norm zero, which has none, is as far off as 1."""
     signed, mirrored = distances(samples, rows)
     errors = torch.minimum(signed, mirrored) if up_to_sign else signed
-    return torch.where(samples.norm(dim=1, keepdim=True) > 0, errors, 1.0)
+    return torch.where(samples.norm(dim=1, keepdim=True) > 0, errors, 1.0).numpy()
 
 
-def _matched_errors(costs: Tensor) -> Tensor:
+def _matched_errors(costs: Errors) -> Errors:
     """Errors of all samples under the best one-to-one matching; one without a row is as far off as zero, 1."""
-    samples, rows = linear_sum_assignment(costs.numpy())
-    errors = torch.ones(len(costs), dtype=costs.dtype)
+    samples, rows = linear_sum_assignment(costs)
+    errors = np.ones(len(costs))
     errors[samples] = costs[samples, rows]
     return errors
 
 
-def _recoveries(own: Tensor, drawn: Sequence[Tensor]) -> tuple[float, float]:
-    """Mean number of recovered non-members, scaled to as many as members, and the p-value of the members' number."""
-    shares = [float((each < RECOVERED_BELOW).double().mean()) for each in drawn]
-    recovered = float((own < RECOVERED_BELOW).double().mean())
-    return len(own) * sum(shares) / len(shares), _p_value(share >= recovered for share in shares)
+def _of_draws(own: Errors, drawn: Sequence[Errors]) -> tuple[float, float, float]:
+    """Mean error, mean number of recovered samples (of as many as members), and the p-value of the members' number."""
+    shares = [float((each < RECOVERED_BELOW).mean()) for each in drawn]
+    recovered = float((own < RECOVERED_BELOW).mean())
+    error = float(np.mean([each.mean() for each in drawn]))
+    return error, len(own) * float(np.mean(shares)), _p_value(share >= recovered for share in shares)
 
 
 def _p_value(exceeding: Iterable[bool]) -> float:
     """Share of the draws that reach the observed value, which counts as one of them."""
     reached = list(exceeding)
     return (1 + sum(reached)) / (1 + len(reached))
+
+
+def _choice(errors: Errors, size: int, draws: np.random.Generator) -> Errors:
+    """So many different rows, or all if there are fewer."""
+    return errors[draws.permutation(len(errors))[:size]]
+
+
+def _true_positive_rate(members: Errors, non_members: Errors) -> float | None:
+    """Share of members closer than all but FALSE_POSITIVES of the non-members (sorted)."""
+    if len(non_members) < round(1 / FALSE_POSITIVES):
+        return None
+    allowed = int(FALSE_POSITIVES * len(non_members))
+    return float((members < non_members[allowed]).mean())
 
 
 def draw_surrogates(truth: Tensor, generator: torch.Generator) -> Tensor:
@@ -162,27 +180,14 @@ def draw_surrogates(truth: Tensor, generator: torch.Generator) -> Tensor:
     return truth.gather(0, torch.randint(0, len(truth), truth.shape, generator=generator))
 
 
-def _without_members(truth: Tensor, non_members: Tensor | None) -> Tensor | None:
+def _without_members(truth: Tensor, non_members: Tensor | None, draws: np.random.Generator) -> Tensor | None:
     """The non-members that are not members after all; None if there are none."""
     if non_members is None:
         return None
     if not len(non_members):
         raise InputError("non_members has no rows; valid: at least one, or None")
-    others = non_members[distances(truth, non_members)[0].amin(0) > _SAME]
+    others = non_members
+    if len(others) > _MOST_NON_MEMBERS:
+        others = others[torch.from_numpy(draws.permutation(len(others))[:_MOST_NON_MEMBERS])]
+    others = others[distances(truth, others)[0].amin(0) > _SAME]
     return others if len(others) else None
-
-
-def _choice(total: int, size: int, generator: torch.Generator) -> Tensor:
-    return torch.randperm(total, generator=generator)[:size]
-
-
-def _mean(values: Sequence[Tensor]) -> float:
-    return float(torch.stack(list(values)).mean())
-
-
-def _true_positive_rate(members: Tensor, non_members: Tensor) -> float | None:
-    """Share of members closer than all but FALSE_POSITIVES of the non-members (sorted)."""
-    if len(non_members) < round(1 / FALSE_POSITIVES):
-        return None
-    allowed = int(FALSE_POSITIVES * len(non_members))
-    return float((members < non_members[allowed]).double().mean())
