@@ -88,7 +88,7 @@ def test_a_file_name_has_no_path_in_it(name):
 
 def test_columns_that_no_sample_fills_are_left_out():
     table = grids.of_samples((Sample(0, "certain", error_bar=0.1), Sample(1, "likely", psnr=20.0)))
-    assert table.columns == ("Sample", "Certainty", "Expected error", "PSNR (dB)")
+    assert table.columns == ("Sample", "Certainty", "Expected error (of the norm)", "PSNR (dB)")
     assert table.rows == ((0, "certain", 0.1, None), (1, "likely", None, 20.0))
 
 

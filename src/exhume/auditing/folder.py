@@ -24,7 +24,7 @@ from exhume.report import Fact, Report
 from exhume.results.reconstruction import Reconstruction
 from exhume.run_folder import RunFolder
 from exhume.scoring.against_truth import Score
-from exhume.scoring.premise import LayerPremise, Premise
+from exhume.scoring.premise import Premise
 from exhume.support import files, serialise
 from exhume.target.published import Count
 
@@ -116,7 +116,7 @@ def load(path: Path) -> Audit:
                 None if each["reason"] else runs.load_result(each["method"]),
                 each["reason"] or "",
                 each["too_few_equations"],
-                ladder=tuple(Rung(**rung) for rung in each.get("ladder", ())),
+                ladder=tuple(serialise.load(Rung, {}, rung) for rung in each.get("ladder", ())),
             )
             for each in value["attempts"]
         )
@@ -168,14 +168,14 @@ def _forecast(value: dict[str, Any]) -> Forecast | None:
 def _premise(value: dict[str, Any] | None) -> Premise | None:
     if not value:
         return None
-    return Premise(tuple(LayerPremise(**each) for each in value["layers"]), value["non_members"], value["complete"])
+    return serialise.load(Premise, {}, {name: value[name] for name in ("layers", "non_members", "complete")})
 
 
 def _count(value: dict[str, Any] | None) -> Count | None:
     """The count; audits before it was made have none."""
     if not value:
         return None
-    return Count(value["equations"], value["unknowns"], tuple(value["layers"]), value["determined"])
+    return serialise.load(Count, {}, {name: each for name, each in value.items() if name != "sentence"})
 
 
 def _score(value: dict[str, Any], result: Reconstruction | None) -> Score | None:
