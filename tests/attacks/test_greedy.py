@@ -9,9 +9,9 @@ from exhume.attacks._base.greedy_tuning import AscentTuning
 from exhume.attacks._search.ascent import Ascent, distinct
 from exhume.equation.norms import FreeNorm
 from exhume.errors import InputError
-from exhume.features import functions
-from exhume.features.fourier import COSINE, fourier_map
-from exhume.features.function_map import FunctionMap
+from exhume.features.pipeline import functions
+from exhume.features.pipeline.fourier import COSINE, fourier_map
+from exhume.features.pipeline.function_map import FunctionMap
 
 DIM, SAMPLES = 4, 5
 
@@ -85,6 +85,17 @@ def test_too_large_a_number_of_samples_is_reduced_to_what_explains_the_weights()
     result = exhume.Greedy(starts=200)(target, num_samples=SAMPLES + 3)
     assert greatest_error(result, samples) < 1e-9
     assert f"{SAMPLES} of the {SAMPLES + 3} looked for explain the weights" in result.summary()
+
+
+def test_a_sample_without_a_coefficient_is_neither_found_nor_counted():
+    features, samples = fourier(120, 0.3), normal(SAMPLES, DIM)
+    weights = normal(1, SAMPLES, seed=3)
+    weights[0, 2] = 0
+    result = exhume.Greedy(starts=200)(
+        exhume.Target(features, weights @ features.forward(samples)), num_samples=SAMPLES
+    )
+    assert result.certificate.verdict == "exact"
+    assert greatest_error(result, samples[[0, 1, 3, 4]]) < 1e-9
 
 
 def test_starts_follow_the_columns_that_are_known():

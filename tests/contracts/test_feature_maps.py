@@ -15,13 +15,13 @@ from exhume.features import (
     RandomFeatureMap,
     Saveable,
     TrainedBody,
-    functions,
 )
 from exhume.features.endpoints import BothEnds
-from exhume.features.fourier import fourier_map
-from exhume.features.function_map import FunctionMap, composed
 from exhume.features.in_subspace import ReducedBody, reduced
 from exhume.features.matrix import BLOCK_ROWS
+from exhume.features.pipeline import functions
+from exhume.features.pipeline.fourier import fourier_map
+from exhume.features.pipeline.function_map import FunctionMap, composed
 from exhume.networks import TwoLayer
 from exhume.target.target import Target, fastest
 

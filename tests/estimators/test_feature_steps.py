@@ -20,7 +20,7 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 
 from exhume.errors import InputError
 from exhume.estimators.feature_steps import feature_steps
-from exhume.features.function_map import FunctionMap
+from exhume.features.pipeline.function_map import FunctionMap
 
 ROWS = np.random.default_rng(0).uniform(0.1, 3.0, (7, 4))  # positive, as chi-squared kernels ask
 PIPELINES = {

@@ -13,9 +13,9 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
 from exhume.attacks._search.greedy import GreedySearch
 from exhume.errors import InputError
-from exhume.features.fourier import COSINE
-from exhume.features.function_map import FunctionMap
 from exhume.features.one_layer import OneLayerMap
+from exhume.features.pipeline.fourier import COSINE
+from exhume.features.pipeline.function_map import FunctionMap
 from exhume.results.certificate import Trust, certify
 from exhume.target.target import Target
 
@@ -37,7 +37,7 @@ class Greedy(Attack):
     Examples:
         >>> import torch
         >>> import exhume
-        >>> from exhume.features.fourier import fourier_map
+        >>> from exhume.features.pipeline.fourier import fourier_map
         >>> generator = torch.Generator().manual_seed(0)
         >>> samples = torch.randn(3, 4, generator=generator, dtype=torch.float64)
         >>> features = fourier_map(torch.randn(80, 4, generator=generator).double(), torch.rand(80).double())

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from exhume.errors import InputError
-from exhume.features import functions
-from exhume.features.functions import Affine, Step
+from exhume.features.pipeline import functions
+from exhume.features.pipeline.functions import Affine, Step
 
 # Functions of numpy and scipy that a FunctionTransformer may apply, by name, and what torch calls them.
 _ELEMENTWISE = {name: name for name in ("tanh", "sin", "cos", "exp", "expm1", "log", "log1p", "sqrt", "square", "abs")}

@@ -15,8 +15,8 @@ import torch
 
 from exhume.errors import InputError
 from exhume.estimators.feature_steps import feature_steps
-from exhume.features.function_map import composed
-from exhume.features.functions import Affine, Cosine, Step
+from exhume.features.pipeline.function_map import composed
+from exhume.features.pipeline.functions import Affine, Cosine, Step
 from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
 

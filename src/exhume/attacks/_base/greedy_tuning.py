@@ -47,7 +47,8 @@ class GreedyTuning:
         most_starts: times the starts that rounds without a fall climb from at most.
         refine: when the joint solve of a round ends.
         polish: when a solve to the floor ends; repeated while it helps.
-        polishes: of those at most.
+        polishes, polish_left: of those at most, and the share of the loss that one leaves if another follows.
+        fall: share of the best loss that a round leaves at most if it made progress.
         near: relative residual below which rows are polished.
         above_floor: times the rounding floor up to which a residual is at it.
         idle: times the rounding floor up to which a row's contribution to the residual is nothing.
@@ -63,6 +64,8 @@ class GreedyTuning:
     refine: StoppingRule = tuned(StoppingRule(12, 1e-9, window=4, max_left=0.7), "steps and residual", **RECORDS)
     polish: StoppingRule = tuned(StoppingRule(40, 1e-15, window=6, max_left=0.9), "steps and residual", **RECORDS)
     polishes: int = tuned(4, "solves", **RECORDS)
+    polish_left: float = tuned(0.5, "x loss", **RECORDS)
+    fall: float = tuned(0.9, "share", **RECORDS)
     near: float = tuned(1e-4, "relative residual", **RECORDS)
     above_floor: float = tuned(8.0, "x rounding", **RECORDS)
     idle: float = tuned(100.0, "x rounding", **RECORDS)

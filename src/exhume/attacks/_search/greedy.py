@@ -88,7 +88,7 @@ class GreedySearch(Search[GreedyState]):
             if self._is_at_floor(point) and len(point.rows) <= self.count:
                 return SearchResult(point.rows, len(point.rows), Stop.CONVERGED, self.problem, 1, state.rounds + 1)
             point = point if len(point.rows) <= self.count else self._refine(drop_rows(point, self.count), session)
-        fell = point.loss < 0.9 * state.best_loss
+        fell = point.loss < self.tuning.fall * state.best_loss
         best = point.loss < state.best_loss
         return replace(
             state,
@@ -126,21 +126,15 @@ class GreedySearch(Search[GreedyState]):
 
     def _polished(self, point: SpanPoint, session: Session) -> SpanPoint:
         """Solved to the floor of the precision, and rows that contribute nothing dropped."""
+        norms, rule, cg = self.problem.norms, self.tuning.polish, self.tuning.cg
         for _ in range(self.tuning.polishes):
             before = point.loss
             for damping in (self.tuning.damping_polish, self.tuning.damping):
-                point = levenberg_marquardt(
-                    self.equation,
-                    point.rows,
-                    self.problem.norms,
-                    self.tuning.polish,
-                    cg=self.tuning.cg,
-                    damping=damping,
-                ).point
+                point = levenberg_marquardt(self.equation, point.rows, norms, rule, cg=cg, damping=damping).point
             idle = self._idle(point)
             if idle and len(point.rows) > idle:
                 point = self.equation.at(drop_rows(point, len(point.rows) - idle))
-            elif not point.loss < 0.5 * before or session.budget_spent():
+            elif not point.loss < self.tuning.polish_left * before or session.budget_spent():
                 break
         return point
 

@@ -11,9 +11,9 @@ from typing import Any, Self
 import torch
 
 from exhume.errors import InputError
-from exhume.features.fourier import fourier_map
-from exhume.features.functions import Affine, Cosine, Selected, Step
 from exhume.features.pass_counter import PassCounter
+from exhume.features.pipeline.fourier import fourier_map
+from exhume.features.pipeline.functions import Affine, Cosine, Selected, Step
 from exhume.features.protocol import FeatureMap, Linearisation, Symmetry
 
 # Rows at which a map is tried for symmetries, and their seed; positive, as some maps are defined there only.
