@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: demo test slow install lint bench docs clean
+.PHONY: demo test slow install lint bench docs serve api wheel test-wheel test-lowest clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)  ## recover 20 training images from a model's weights; pictures in demo/
@@ -19,14 +19,32 @@ slow: $(READY)  ## the tests that take minutes each
 bench: $(READY)  ## ratio tables, both sides measured in one run
 	$(BIN)/python -m benches
 
-docs: $(READY)  ## docs/api.md from the docstrings
-	$(BIN)/python docs/build_api.py
+docs: api  ## the documentation site in site/; a broken link is an error
+	$(BIN)/mkdocs build --strict
 
-lint: $(READY)  ## ruff, mypy, import-linter
+serve: api  ## the documentation site on this machine, built again when a page changes
+	$(BIN)/mkdocs serve
+
+api: $(READY)  ## docs/api.md from the docstrings, and the numbers of the explorer
+	$(BIN)/python docs/build_api.py
+	$(BIN)/python docs/build_explorer.py
+
+wheel: $(READY)  ## dist/: the packages to publish
+	rm -rf build dist
+	$(BIN)/python -m build
+
+test-wheel:  ## wheel and sdist in an empty environment
+	$(PYTHON) .ci/try_install.py
+
+test-lowest:  ## the wheel with the lowest supported versions of its dependencies
+	$(PYTHON) .ci/try_install.py --lowest
+
+lint: $(READY)  ## ruff, mypy, import-linter, hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 
 install: $(READY)  ## a virtual environment with pinned versions and exhume in it
 
@@ -40,4 +58,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo build
+	rm -rf $(VENV) demo build dist site

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import hypothesis
@@ -73,3 +74,36 @@ def exhume_json(exhume_command):
         return code, json.loads(out)
 
     return run
+
+
+_BROWSER_OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+def _missing(reason):
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium; without it the tests are skipped, or fail where CI promises that it is there."""
+    place = shutil.which("chromium")
+    if place is None:
+        _missing("no browser: there is no chromium on the path")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("no playwright: pip install exhume[dev]")
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=place, args=_BROWSER_OPTIONS)
+        yield started
+        started.close()

@@ -30,6 +30,13 @@ def test_a_linear_probe_on_a_frozen_backbone(capsys):
     assert "verdict exact" in capsys.readouterr().out
 
 
+def test_an_attack_of_ones_own(capsys):
+    score = run("own_attack", "law-gelu")
+    assert score.num_samples == 5
+    assert score.recovered < 5  # a baseline: the exact attack recovers all of them
+    assert "verdict failed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_is_tested_and_says_how_to_run_it(path):
     assert f'run("{path.stem}"' in Path(__file__).read_text()

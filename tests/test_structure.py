@@ -51,7 +51,7 @@ def test_every_documented_exception_still_exists():
 
 
 def written_files():
-    pages = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *(ROOT / "benches").glob("*.py")]
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "benches").glob("*.py")]
     templates = [path for path in PACKAGE.rglob("templates/*") if path.suffix in (".j2", ".css", ".js")]
     return [*modules(), *templates, *pages, *(ROOT / "examples").glob("*.py")]
 

@@ -4,9 +4,7 @@ import contextlib
 import csv
 import dataclasses
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,38 +13,6 @@ import pytest
 from exhume.report import Level, Report, page
 from exhume.report import chart_style as svg
 from exhume.report.html_table import NOTHING
-
-_OPTIONS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-
-
-def _missing(reason: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    """Chromium; without it the tests are skipped, or fail where CI promises that it is there."""
-    place = shutil.which("chromium")
-    if place is None:
-        _missing("no browser: there is no chromium on the path")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _missing("no playwright: pip install exhume[dev]")
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=place, args=_OPTIONS)
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from exhume.attacks._base.attack import Attack
-from exhume.attacks._base.session import Progress, ProgressEvent
+from exhume.attacks._base.problem import Problem, Proposal
+from exhume.attacks._base.session import Progress, ProgressEvent, Session
 from exhume.attacks.descent import Descent
 from exhume.attacks.exact import Exact
 from exhume.attacks.greedy import Greedy
@@ -143,8 +144,11 @@ __all__ = [
     "Descent",
     "Exact",
     "Greedy",
+    "Problem",
     "Progress",
     "ProgressEvent",
+    "Proposal",
+    "Session",
     "Subspace",
     "Unmix",
     "build",

@@ -36,6 +36,9 @@ def attack(
     rank_timeout: Annotated[
         float, typer.Option(help="Seconds that one of several processes waits before it takes another for lost.")
     ] = 600.0,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Write watch.html, a page that shows the samples as they emerge.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Reconstruct the training data from the weights alone; the true data are not read.
@@ -57,7 +60,7 @@ def attack(
     processes = distributed.initialise(options.device, rank_timeout)
     target = options.load_target(folder).sharded(processes)
     with _ending_together(processes):
-        result = run_attack(folder, chosen, target, processes, resume=resume, **options.settings())
+        result = run_attack(folder, chosen, target, processes, resume=resume, watch=watch, **options.settings())
         if processes.leads:
             value = {name: value for name, value in result.to_json().items() if name != "history"}
             show(result.summary(), {"folder": str(folder.attack(method)), **value}, json)
@@ -91,15 +94,33 @@ def _ending_together(processes: Processes) -> Iterator[None]:
 
 
 def run_attack(
-    folder: RunFolder, chosen: Attack, target: Target, processes: Processes | None = None, **settings: Any
+    folder: RunFolder,
+    chosen: Attack,
+    target: Target,
+    processes: Processes | None = None,
+    *,
+    watch: bool = False,
+    **settings: Any,
 ) -> Reconstruction:
     """Runs an attack, with its checkpoint in the run folder, and saves the result there.
 
-    Of several processes only the first one shows progress and saves.
+    Of several processes only the first one shows progress and saves. With `watch` a page shows the current samples.
     """
     if processes is not None and not processes.leads:
         return chosen(target, **settings)
     with attack_progress(chosen.name) as report:
-        result = chosen(target, checkpoint=folder.checkpoint(chosen.name), progress=report, **settings)
+        shown = [report]
+        if watch:
+            from exhume.report.watch import WatchPage
+
+            page = WatchPage(folder.attack(chosen.name) / "watch.html", chosen.name, target.input_shape)
+            print(f"watch it: {page.path}", file=sys.stderr)
+            shown.append(page.update)
+        checkpoint = folder.checkpoint(chosen.name)
+        result = chosen(
+            target, checkpoint=checkpoint, progress=lambda event: [each(event) for each in shown], **settings
+        )
     folder.save_result(result)
+    if watch:
+        page.finish(result)
     return result

@@ -15,6 +15,7 @@ from exhume.support.text import duration
 
 if TYPE_CHECKING:
     from exhume.attacks import Progress as AttackProgress
+    from exhume.attacks import ProgressEvent
     from exhume.sweep.run import Progress as SweepCallback
     from exhume.sweep.run import SweepProgress
     from exhume.sweep.store import Store
@@ -69,11 +70,30 @@ def _plain_lines(label: str) -> Update:
 
 @contextmanager
 def attack_progress(label: str) -> Iterator[AttackProgress]:
-    """Shows the progress of an attack."""
+    """Shows the progress of an attack, with the time that it will take at most."""
     with progress(label) as update:
-        yield lambda event: update(
-            event.step, event.total, f"{_step(event.step, event.total, event.loss)}, {event.passes:.0f} passes"
-        )
+        yield attack_events(update)
+
+
+def attack_events(update: Update) -> AttackProgress:
+    """What an attack calls with its events; `update` shows them in words.
+
+    The time left is that of all remaining steps of the current search: an upper limit, as most searches end before.
+    """
+    begun: tuple[float, int, int] | None = None  # time, step and total when the current search was first seen
+
+    def report(event: ProgressEvent) -> None:
+        nonlocal begun
+        now = time.monotonic()
+        if begun is None or event.step < begun[1] or event.total != begun[2]:
+            begun = (now, event.step, event.total)
+        words = f"{_step(event.step, event.total, event.loss)}, {event.passes:.0f} passes"
+        made, left = event.step - begun[1], event.total - event.step
+        if made > 0 and left > 0:
+            words += f", at most {duration((now - begun[0]) * left / made)} left"
+        update(event.step, event.total, words)
+
+    return report
 
 
 @contextmanager

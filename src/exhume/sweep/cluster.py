@@ -20,6 +20,7 @@ import torch
 
 from exhume import __version__
 from exhume.errors import ExhumeError, InputError
+from exhume.support.extras import load_extra
 from exhume.support.threads import usable_cores
 from exhume.support.validation import whole_number
 
@@ -84,6 +85,7 @@ class Workforce:
 def workforce(workers: Workers = None) -> Iterator[Workforce]:
     """Connects to the workers of a scheduler, or starts processes that end with the block."""
     check_workers(workers)
+    load_extra("sweep", "distributed")
     with _connected(workers) if isinstance(workers, str) else _started(workers) as found:
         yield found
 

@@ -6,17 +6,19 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, get_args
-
-import pandas as pd
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, get_args
 
 from exhume.errors import InputError
 from exhume.support import files
+from exhume.support.extras import load_extra
 from exhume.sweep.cell import Cell
 from exhume.sweep.experiment import Outcome
 from exhume.sweep.store import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _VERSIONS = ("exhume", "torch", "python")
 # Settings that a summary always shows; others only if they differ between the cells.
@@ -27,6 +29,7 @@ _TYPES = {bool: "boolean", int: "Int64", float: "Float64", str: "string[python]"
 
 def frame(records: Iterable[Record]) -> pd.DataFrame:
     """One row per cell: key, state, error, settings such as `data.name`, numbers such as `outcome.error`."""
+    pandas = load_extra("sweep", "pandas")
     found = list(records)
     settings = [flatten(record.cell.to_json()) for record in found]
     # Settings of one part of the cell are neighbours, whichever row has them first.
@@ -36,13 +39,14 @@ def frame(records: Iterable[Record]) -> pd.DataFrame:
     columns |= {name: _inferred([each.get(name) for each in settings]) for name in names}
     for name, field in Outcome.model_fields.items():
         values = [None if record.outcome is None else getattr(record.outcome, name) for record in found]
-        columns[f"outcome.{name}"] = pd.Series(values, dtype=_dtype(field.annotation))
-    columns["seconds"] = pd.Series([record.seconds for record in found], dtype=_TYPES[float])
+        columns[f"outcome.{name}"] = _column(values, _dtype(field.annotation))
+    columns["seconds"] = _column([record.seconds for record in found], _TYPES[float])
     columns["worker"] = _text([record.worker for record in found])
     columns |= {f"version.{name}": _text([record.versions.get(name) for record in found]) for name in _VERSIONS}
     dates = [record.finished_at.isoformat() if record.finished_at else None for record in found]
     columns["finished_at"] = _text(dates)
-    return pd.DataFrame(columns)
+    table: pd.DataFrame = pandas.DataFrame(columns)
+    return table
 
 
 def write(path: Path, records: Iterable[Record]) -> int:
@@ -57,10 +61,16 @@ def write(path: Path, records: Iterable[Record]) -> int:
     return len(table)
 
 
-FORMATS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
-    ".csv": partial(pd.DataFrame.to_csv, index=False, lineterminator="\n"),
-    ".parquet": partial(pd.DataFrame.to_parquet, index=False),
-}
+def _write_csv(table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, index=False, lineterminator="\n")
+
+
+def _write_parquet(table: pd.DataFrame, path: Path) -> None:
+    load_extra("sweep", "pyarrow")
+    table.to_parquet(path, index=False)
+
+
+FORMATS: dict[str, Callable[[pd.DataFrame, Path], None]] = {".csv": _write_csv, ".parquet": _write_parquet}
 
 
 @dataclass(frozen=True)
@@ -95,29 +105,30 @@ def summarise(records: Sequence[Record]) -> list[Line]:
     """One line per configuration without its seed, in the order of the sweep."""
     configs = [flatten({k: v for k, v in record.cell.to_json().items() if k != "seed"}) for record in records]
     names = distinguishing(configs)
-    outcomes = [record.outcome for record in records]
-    columns = {
-        "error": [outcome and outcome.claimed_error for outcome in outcomes],
-        "recovered": [outcome and outcome.claimed_recovered / outcome.num_samples for outcome in outcomes],
-        "seconds": [record.seconds if record.outcome else None for record in records],
-    }
-    table = pd.DataFrame(columns, dtype=float)
-    table["settings"] = [json.dumps(config, sort_keys=True) for config in configs]
-    table["state"] = [record.state for record in records]
-    lines = []
-    for settings, group in table.groupby("settings", sort=False):
-        config, done = json.loads(str(settings)), group[group["state"] == "done"]
-        means = {name: done[name].mean() for name in ("error", "recovered", "seconds")}
-        lines.append(
-            Line(
-                settings={name: config.get(name) for name in names},
-                cells=len(group),
-                done=len(done),
-                failed=int((group["state"] == "failed").sum()),
-                **{name: None if pd.isna(mean) else float(mean) for name, mean in means.items()},
-            )
-        )
-    return lines
+    groups: dict[str, list[Record]] = {}
+    for config, record in zip(configs, records, strict=True):
+        groups.setdefault(json.dumps(config, sort_keys=True), []).append(record)
+    return [_line({name: json.loads(key).get(name) for name in names}, group) for key, group in groups.items()]
+
+
+def _line(settings: dict[str, Any], group: Sequence[Record]) -> Line:
+    done = [record for record in group if record.state == "done"]
+    outcomes = [record.outcome for record in done if record.outcome is not None]
+    return Line(
+        settings=settings,
+        cells=len(group),
+        done=len(done),
+        failed=sum(record.state == "failed" for record in group),
+        error=_mean(outcome.claimed_error for outcome in outcomes),
+        recovered=_mean(outcome.claimed_recovered / outcome.num_samples for outcome in outcomes),
+        seconds=_mean(record.seconds for record in done if record.outcome is not None),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the numbers among the values; None if there is none."""
+    numbers = [value for value in values if value is not None and not math.isnan(value)]
+    return fmean(numbers) if numbers else None
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -149,8 +160,13 @@ def _position(name: str) -> tuple[int, str]:
     return list(Cell.model_fields).index(name.partition(".")[0]), name
 
 
+def _column(values: Sequence[Any], dtype: str) -> pd.Series[Any]:
+    column: pd.Series[Any] = load_extra("sweep", "pandas").Series(values, dtype=dtype)
+    return column
+
+
 def _text(values: Sequence[str | None]) -> pd.Series[Any]:
-    return pd.Series(values, dtype=_TYPES[str])
+    return _column(values, _TYPES[str])
 
 
 def _dtype(annotation: Any) -> str:
@@ -163,4 +179,4 @@ def _inferred(values: Sequence[Any]) -> pd.Series[Any]:
     if kinds == {int, float}:
         kinds = {float}
     kind = kinds.pop() if len(kinds) == 1 else str
-    return pd.Series([None if value is None else kind(value) for value in values], dtype=_TYPES[kind])
+    return _column([None if value is None else kind(value) for value in values], _TYPES[kind])

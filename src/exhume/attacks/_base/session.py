@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from exhume.attacks._base.stage import Search, SearchResult, StageKey
+from exhume.attacks._base.stage import Search, SearchResult, StageKey, samples_of
 from exhume.equation.span import SpanPoint
 from exhume.errors import FileError
 from exhume.features import FeatureMap, PassCounter
@@ -31,12 +31,21 @@ _STATE, _SESSION = "state", "session"  # parts of a checkpoint
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """Where a running attack stands; `total` steps is an upper limit."""
+    """Where a running attack stands.
+
+    Attributes:
+        step, total: steps of the current search; `total` is an upper limit.
+        loss: of the current samples.
+        passes: feature passes so far.
+        samples: the current samples and, below them, other rows that a search solves for; None if it has none yet. A
+            search in a subspace gives coordinates there. They are the attack's own tensor: look at them only.
+    """
 
     step: int
     total: int
     loss: float
     passes: float
+    samples: torch.Tensor | None = None
 
 
 Progress = Callable[[ProgressEvent], None]
@@ -144,7 +153,7 @@ class Session:
         """For `levenberg_marquardt`: records a step, and never ends the run: finishing comes on top of the budget."""
         self._note(point.loss)
         self.steps += 1
-        self._progress(ProgressEvent(self.steps, self.steps, point.loss, self.passes()))
+        self._progress(ProgressEvent(self.steps, self.steps, point.loss, self.passes(), point.rows))
         return False
 
     def record_within_budget(self, point: SpanPoint) -> bool:
@@ -164,7 +173,7 @@ class Session:
             where = search.where(state)
             if where.recorded:
                 self._note(where.loss)
-                self._progress(ProgressEvent(where.step, where.total, where.loss, self.passes()))
+                self._progress(ProgressEvent(where.step, where.total, where.loss, self.passes(), samples_of(state)))
             stop = search.finished(state) or self.budget_spent()
             if stop is not None:
                 self._progress(ProgressEvent(where.step, where.step, where.loss, self.passes()))

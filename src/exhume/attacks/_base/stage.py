@@ -73,6 +73,14 @@ class Where:
     recorded: bool = True
 
 
+def samples_of(state: object) -> torch.Tensor | None:
+    """The samples that a search's state holds now, for those who watch; None if it holds none under these names."""
+    values = getattr(state, "values", None)
+    named = values if isinstance(values, dict) else vars(state) if hasattr(state, "__dict__") else {}
+    found = named.get("samples", named.get("rows"))
+    return found.detach() if isinstance(found, torch.Tensor) and found.ndim == 2 else None
+
+
 def is_recorded(step: int) -> bool:
     """Whether a step of a long descent belongs in the history: steps 0 and 1, then a geometric sequence."""
     if step < 2:

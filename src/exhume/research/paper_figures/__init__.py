@@ -7,8 +7,12 @@ thresholds, images, networks, descent_options or beyond.
 from __future__ import annotations
 
 from exhume.errors import InputError
-from exhume.research.paper_figures import beyond, descent_options, images, networks, thresholds
-from exhume.research.paper_figures.definition import SCALES, Figure, Scale, ScaleName
+from exhume.support.extras import load_extra
+
+load_extra("sweep", "pandas")  # before the modules that import it: the error names the extra
+
+from exhume.research.paper_figures import beyond, descent_options, images, networks, thresholds  # noqa: E402
+from exhume.research.paper_figures.definition import SCALES, Figure, Scale, ScaleName  # noqa: E402
 
 _IN_THE_PAPER = (*thresholds.FIGURES, *images.FIGURES, *networks.FIGURES, *descent_options.FIGURES)
 
