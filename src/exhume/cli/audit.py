@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from exhume.cli.interruption import interruptible
 from exhume.cli.options import Json, split_pair
-from exhume.cli.render import attack_progress, seed_progress, show
+from exhume.cli.render import attack_progress, notice, printing_to_stderr, seed_progress, show
 from exhume.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,10 +112,24 @@ def audit(
     if settings is not None and given:
         raise InputError(f"{', '.join(given)} beside a file of settings; valid: the options in {settings}, or no file")
     models = [Settings(**given)] if settings is None else read_settings(settings)
-    if len(models) == 1 and isinstance(models[0], Settings):
-        _show_one(audit_settings(models[0], out, attack_progress, _print_outcome, seed_progress), json)
+    first, *others = models
+    if isinstance(first, Settings) and not others:
+        with _running(out.parent):
+            audited = audit_settings(first, out, attack_progress, _print_outcome, seed_progress)
+        _show_one(audited, json)
     else:
-        _show_several(audit_all(models, out, attack_progress, _print_outcome, _print_audit, seed_progress), out, json)
+        with _running(out):
+            done = audit_all(models, out, attack_progress, _print_outcome, _print_audit, seed_progress)
+        _show_several(done, out, json)
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[None]:
+    """Keeps what a model's code prints off standard output, and says on Ctrl-C from what an audit in here goes on."""
+    from exhume.auditing.folder import workplace
+
+    with interruptible(lambda: folder.glob(f"{workplace(folder / '*').name}/**/*.*")), printing_to_stderr():
+        yield
 
 
 def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,12 +158,12 @@ def _show_one(audited: Audit, json: bool) -> None:
 def _print_outcome(outcome: Outcome) -> None:
     """Prints what was recovered from one altered copy, on standard error."""
     found = f"{outcome.recovered} of {outcome.num_samples} recovered" if outcome.recovered is not None else "not scored"
-    print(f"{outcome.defence}, {outcome.setting}: {outcome.reason or found}", file=sys.stderr)
+    notice(f"{outcome.defence}, {outcome.setting}: {outcome.reason or found}")
 
 
 def _print_audit(each: Audited) -> None:
     """Prints where the report of one of several models is, on standard error."""
-    print(f"{each.name}: {each.reason or each.folder / 'report.html'}", file=sys.stderr)
+    notice(f"{each.name}: {each.reason or each.folder / 'report.html'}")
 
 
 def _show_several(done: list[Audited], out: Path, json: bool) -> None:
