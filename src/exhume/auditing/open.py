@@ -136,7 +136,7 @@ def _open_module(module: nn.Module, data: Dataset | None, head: Initial, setting
         memory_budget=settings.memory_budget,
     )
     data = _owner_data(data, target, settings)
-    return target, data, (*precision, *notes, *_doubts(module, target, data))
+    return target, data, (*precision, *notes, *_doubts(target, data))
 
 
 def _open_run(settings: Settings, path: Path) -> Opened:
@@ -183,14 +183,9 @@ def _picture_format(settings: Settings) -> PictureFormat | None:
     return PictureFormat.of_pixels(shape, **known) if shape is not None and known else None
 
 
-def _doubts(module: nn.Module, target: Target, data: Dataset) -> list[str]:
-    """What may keep the attack from applying, as far as the model and the owner's data show it."""
+def _doubts(target: Target, data: Dataset) -> list[str]:
+    """What may keep the attack from applying, as far as the owner's data show it."""
     doubts = []
-    if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules()):
-        doubts.append(
-            "The model holds BatchNorm: if it was trained in train mode, features differed from those of the released "
-            "model, and the attack may fail for that reason."
-        )
     if data.is_labelled and kind_of(data.labels, target.num_outputs) != "numbers":
         error = Release(target, data).training_error or 0.0
         if error > _UNFITTED:

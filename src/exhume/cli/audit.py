@@ -95,6 +95,9 @@ def audit(
     memory_budget: Annotated[str | None, typer.Option(help="Memory for activations; 4GB by default.")] = None,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the report and the files that it is made from.")] = Path("audit"),
+    sarif: Annotated[Path | None, typer.Option(help="Also write findings as SARIF 2.1.0, for code scanning.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write the outcome and thresholds as a JUnit report.")] = None,
+    records: Annotated[Path | None, typer.Option(help="Also write a CSV with a row for each recovered sample.")] = None,
     json: Json = False,
 ) -> None:
     """Forecast, attack, certify, score and report: does this model carry its training set?
@@ -106,8 +109,11 @@ def audit(
     Example: exhume audit --model mymodel.py:build --weights w.safetensors --initial w0.safetensors
     --input-shape 1,8,8 --num-samples 12 --truth x.npy --fail-on recovered=1 --out audit
     """
-    from exhume.auditing import Settings, audit_all, audit_settings, read_settings
+    from exhume.auditing import Audited, Settings, audit_all, audit_settings, read_settings
+    from exhume.auditing.evidence import Evidence
 
+    evidence = Evidence(sarif, junit, records)
+    evidence.check()
     given = _given_options(context.params)
     if settings is not None and given:
         raise InputError(f"{', '.join(given)} beside a file of settings; valid: the options in {settings}, or no file")
@@ -116,10 +122,12 @@ def audit(
     if isinstance(first, Settings) and not others:
         with _running(out.parent):
             audited = audit_settings(first, out, attack_progress, _print_outcome, seed_progress)
+            evidence.write([Audited(first.title, out, audited)])
         _show_one(audited, json)
     else:
         with _running(out):
             done = audit_all(models, out, attack_progress, _print_outcome, _print_audit, seed_progress)
+            evidence.write(done)
         _show_several(done, out, json)
 
 

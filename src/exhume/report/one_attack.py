@@ -14,6 +14,7 @@ from exhume.defences import Outcome
 from exhume.report.assumptions import list_assumptions, model_card
 from exhume.report.charts import convergence_chart, defences_chart, error_bars_chart
 from exhume.report.content import Chart, Fact, Report, Table
+from exhume.report.diagnosis import diagnosis_facts
 from exhume.report.key_figures import key_figures, premise_table
 from exhume.report.law_chart import law_chart
 from exhume.report.remedies import remedies_of
@@ -76,6 +77,7 @@ def of_subject(subject: Subject) -> Report:
         samples_folded=subject.judgement.outcome is not AuditOutcome.RECOVERED and not subject.findings.recognised,
         premise=premise_table(subject),
         fields=gallery.fields,
+        diagnosis=diagnosis_facts(subject.diagnosis),
         assumptions=list_assumptions(result) if result is not None else (),
         convergence=convergence,
         defence_charts=() if chart is None else (chart,),
