@@ -17,8 +17,10 @@ from exhume.target.target import Target
 
 # Weights of a layer from which on its correlation with the initial ones is evidence.
 _FEWEST = 64
-# A layer of this many weights would show its start; smaller ones are not blamed.
-_TELLING = 500
+# A layer of this many weights shows its start, unless training made it this many times as large.
+_TELLING, _GROWN = 500, 4.0
+# Neurons on both sides from which on their numbering is evidence; a random start of smaller layers has no structure.
+_NUMBERED = 16
 _POOLS = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
 
@@ -103,7 +105,7 @@ def _start(model: NetworkWeights) -> Finding | None:
     if not chances:
         return None
     unlike = [name for name, chance in chances.items() if chance >= math.log(CHANCE)]
-    telling = [name for name in unlike if model.initial[name].numel() >= _TELLING]
+    telling = [name for name in unlike if _is_telling(model.weights([name])[name], model.initial[name])]
     if len(unlike) == len(chances) and telling and not same:
         return Finding(
             "start",
@@ -123,14 +125,18 @@ def _start(model: NetworkWeights) -> Finding | None:
     if len(unlike) == len(chances):
         return None
     layers = plural(len(chances) - len(unlike), "layer")
-    return Finding("start", "fits", f"Trained and initial weights belong together: {layers} correlate beyond chance.")
+    return Finding("start", "fits", f"Trained and initial weights belong together: beyond chance in {layers}.")
+
+
+def _is_telling(after: torch.Tensor, before: torch.Tensor) -> bool:
+    """Whether a layer would correlate with its own start: it is large, and training did not drown that."""
+    return before.numel() >= _TELLING and float(after.norm()) <= _GROWN * float(before.norm())
 
 
 def _log_chance(after: torch.Tensor, before: torch.Tensor) -> float:
     """Logarithm of the probability that weights of another training correlate so well with these."""
-    paired = log_chance_of_pairing(after, before.to(after))
-    if paired < 0:
-        return paired
+    if min(after.shape[:2]) >= _NUMBERED:
+        return log_chance_of_pairing(after, before.to(after))
     found = max(0.0, correlation(after.flatten(), before.to(after).flatten()))
     return -before.numel() * found**2 / 2
 

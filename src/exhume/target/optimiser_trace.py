@@ -26,23 +26,28 @@ class TraceLimits:
     """What separates the families, set by `python -m benches diagnosis` on the networks of seeds 0 and 1.
 
     Attributes:
-        signs: kurtosis below which entries are nearly all of one size, as after few steps of Adam.
+        piled: kurtosis up to which a displacement is Adam's whatever its rank: where samples have few inputs in common
+            Adam, too, moves a layer by a matrix of low rank.
         adaptive, gradient: kurtosis up to which a displacement is Adam's, and from which on it is SGD's; between them
             the family is unknown.
-        fall: factor by which singular values fall at the rank of a sum of few outer products.
+        fall, most_of: factor by which singular values fall at the rank of a sum of few outer products, and the largest
+            share of the smaller side that this rank may be: inputs that only one sample has are alike under Adam.
         zero_sum: norm of the sum of a head's rows, relative to the norm of the head, that counts as zero.
         cluster, width: share of a layer's weights that have the same ratio to their start, and how far that ratio may
             differ among them, to be the share that decay left.
+        still: norm of a row or column, relative to the largest, below which rounding moved it.
         fewest: entries from which on a layer is looked at.
     """
 
-    signs: float = 1.3
+    piled: float = 2.0
     adaptive: float = 3.0
     gradient: float = 3.8
     fall: float = 50.0
+    most_of: float = 0.7
     zero_sum: float = 1e-3
     cluster: float = 0.01
     width: float = 1e-4
+    still: float = 1e-4
     fewest: int = 64
 
 
@@ -90,17 +95,17 @@ def _family(changes: Mapping[str, torch.Tensor], head: str) -> tuple[Family, str
         return UNKNOWN, "too few weights moved"
     typical = median(tails.values())
     of_sizes = f"the kurtosis of the displacement is {typical:.1f}"
-    if typical <= LIMITS.signs:
-        return ADAPTIVE, f"nearly all weights moved by the same amount ({of_sizes})"
+    piled_up = f"displacements pile up near the largest ({of_sizes}; gradients leave heavy tails)"
+    if typical <= LIMITS.piled:
+        return ADAPTIVE, piled_up
     for name, each in changes.items():
-        rank, fall = _rank(each)
-        if fall >= LIMITS.fall and not (name == head and rank == len(each) - 1):
+        if (rank := _low_rank(each)) is not None:
             return GRADIENT, f"the displacement of {name} has rank {rank} of {min(each.shape)}"
     last = changes.get(head)
     if last is not None and len(last) > 2 and float(last.sum(0).norm()) <= LIMITS.zero_sum * float(last.norm()):
         return GRADIENT, f"the displacements of the outputs in {head} sum to zero, as the gradients of a classifier do"
     if typical <= LIMITS.adaptive:
-        return ADAPTIVE, f"displacements pile up near the largest ({of_sizes}; gradients leave heavy tails)"
+        return ADAPTIVE, piled_up
     if typical >= LIMITS.gradient:
         return GRADIENT, f"displacements have the heavy tails of products of errors and inputs ({of_sizes})"
     return UNKNOWN, f"{of_sizes}, between those of the two families"
@@ -128,12 +133,17 @@ def _kurtosis(change: torch.Tensor) -> float | None:
     return float(part.pow(4).mean() / part.square().mean().square()) if len(part) >= LIMITS.fewest else None
 
 
-def _rank(change: torch.Tensor) -> tuple[int, float]:
-    """Where the singular values fall most, and by which factor; rows and columns that did not move are left out."""
-    part = change[(change != 0).any(1)][:, (change != 0).any(0)]
+def _low_rank(change: torch.Tensor) -> int | None:
+    """The rank, if the singular values fall to rounding well before the last; else None.
+
+    Rows and columns that did not move beyond rounding are left out: neurons that were never active, constant inputs.
+    """
+    rows, columns = change.norm(dim=1), change.norm(dim=0)
+    part = change[rows > LIMITS.still * rows.max()][:, columns > LIMITS.still * columns.max()]
     sizes = torch.linalg.svdvals(part)
     if len(sizes) < 2:
-        return len(sizes), 1.0
+        return None
     floor = 1e-8 * float(sizes[0])
     falls = sizes[:-1].clamp_min(floor) / sizes[1:].clamp_min(floor)
-    return int(falls.argmax()) + 1, float(falls.max())
+    rank = int(falls.argmax()) + 1
+    return rank if float(falls.max()) >= LIMITS.fall and rank <= LIMITS.most_of * len(sizes) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from exhume import __version__
 from exhume.auditing.batch import Audited
@@ -94,4 +95,4 @@ def _location(audited: Audit) -> str:
     path = path.expanduser()
     full = path.resolve()
     here = Path.cwd()
-    return full.relative_to(here).as_posix() if full.is_relative_to(here) else full.as_uri()
+    return quote(full.relative_to(here).as_posix()) if full.is_relative_to(here) else full.as_uri()
