@@ -11,10 +11,9 @@ from typing import Any
 from exhume import __version__
 from exhume.data import Dataset
 from exhume.defences import Outcome
-from exhume.report.assumptions import list_assumptions, model_card
+from exhume.report.assumptions import diagnosis_facts, list_assumptions, model_card
 from exhume.report.charts import convergence_chart, defences_chart, error_bars_chart
 from exhume.report.content import Chart, Fact, Report, Table
-from exhume.report.diagnosis import diagnosis_facts
 from exhume.report.key_figures import key_figures, premise_table
 from exhume.report.law_chart import law_chart
 from exhume.report.remedies import remedies_of
