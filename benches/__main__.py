@@ -35,6 +35,7 @@ BENCHES = (
     "several_outputs",
     "unmix",
     "tabular",
+    "diagnosis",
     "defences",
     "unmix_defences",
     "passes",

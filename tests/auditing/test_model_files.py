@@ -182,9 +182,9 @@ def _exits(_outputs):
     [
         (_fails, r"on inputs of shape \(2, 3\) fails in test_model_files.py, line \d+: RuntimeError: the third layer"),
         (_exits, r"in test_model_files.py, line \d+: SystemExit: 1"),
-        (lambda outputs: (outputs, outputs), "returns a tuple, no tensor"),
-        (lambda outputs: {"logits": outputs}, "returns a dict, no tensor"),
-        (lambda outputs: None, "returns a NoneType, no tensor"),
+        (lambda outputs: (outputs, outputs), "returns a tuple; valid: a tensor, or a dict or an object with 'logits'"),
+        (lambda outputs: {"hidden": outputs}, "returns a dict with hidden; valid: a tensor"),
+        (lambda outputs: None, "returns a NoneType; valid: a tensor"),
         (lambda outputs: outputs.sum(), r"outputs of shape \(\) from 2 inputs"),
         (lambda outputs: outputs / 0, "NaN or infinite"),
     ],

@@ -8,18 +8,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, ValidationError, field_validator
 
 from exhume.errors import FileError, InputError
-from exhume.support.validation import (
-    finite,
-    finite_rows,
-    flag,
-    invalid,
-    one_of,
-    parse_yaml,
-    positive_number,
-    problems,
-    read_yaml,
-    whole_number,
-)
+from exhume.support.validation import finite, finite_rows, flag, one_of, positive_number, whole_number
+from exhume.support.validation_errors import invalid, problems
+from exhume.support.yaml_files import parse_yaml, read_yaml
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, "1", True, None])

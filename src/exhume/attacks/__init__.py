@@ -24,7 +24,7 @@ from exhume.attacks.unmix import Unmix
 from exhume.errors import InputError, unknown_name
 from exhume.results.certificate import APPROXIMATE, EXACT, FAILED, RECOVERED_BELOW
 from exhume.results.reconstruction import Reconstruction
-from exhume.support.validation import invalid
+from exhume.support.validation_errors import invalid
 from exhume.target.target import Target
 
 ATTACKS: dict[str, type[Attack]] = {

@@ -26,6 +26,7 @@ from exhume.run_folder import RunFolder
 from exhume.scoring.against_truth import Score
 from exhume.scoring.premise import Premise
 from exhume.support import files, serialise
+from exhume.target.diagnosis import Finding
 from exhume.target.published import Count
 
 RECORD, PAGE = "audit.json", "report.html"
@@ -133,6 +134,7 @@ def load(path: Path) -> Audit:
             defences=tuple(Outcome.from_json(each) for each in value["defences"]),
             dataset=_dataset(runs, value, shape),
             input_shape=shape,
+            diagnosis=tuple(Finding(**each) for each in value.get("diagnosis", ())),
             notes=tuple(value["notes"]),
             provenance=tuple(Fact(**each) for each in value["provenance"]),
             folder=Path(path),

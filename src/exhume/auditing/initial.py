@@ -13,7 +13,7 @@ from torch import nn
 
 from exhume.auditing.model_files import Factory
 from exhume.auditing.settings import SEEDS, Settings, seeds_of
-from exhume.auditing.weight_files import DEFAULT_LIMIT, read_weights
+from exhume.auditing.weight_files import DEFAULT_LIMIT, is_model_folder, read_weights
 from exhume.errors import FileError, InputError
 from exhume.support.checkpoint import fingerprint
 from exhume.support.text import plural
@@ -115,7 +115,7 @@ def initial_weights(
         found = _of_a_seed(initial, module, settings, progress_of, workplace)
     elif initial in ("zero", "unknown"):
         return ("zero" if initial == "zero" else "unknown"), ()
-    elif not Path(initial).expanduser().is_dir():
+    elif not (folder := Path(initial).expanduser()).is_dir() or is_model_folder(folder):
         return read_weights(initial, max_bytes=settings.max_size).tensors, ()
     else:
         checkpoint = find_checkpoint(initial, module, max_bytes=settings.max_size)

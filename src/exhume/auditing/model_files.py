@@ -19,8 +19,9 @@ import torch
 from torch import nn
 
 from exhume.errors import InputError, brief
-from exhume.features.find_head import run
+from exhume.features.find_head import run, token_hint
 from exhume.features.module import probe_inputs
+from exhume.features.prepare import in_full_precision, prepare
 
 _FORM = "mymodel.py:build or package.module:build"
 # Frames in these folders are not the user's.
@@ -94,12 +95,16 @@ def check_forward(module: nn.Module, input_shape: tuple[int, ...]) -> tuple[int,
         raise InputError(f"input_shape {input_shape!r}; valid: a tuple of whole numbers above 0, as (3, 32, 32)")
     if math.prod(sides) > _LARGEST_INPUT:
         raise InputError(f"input_shape {sides} has more than {_LARGEST_INPUT} numbers")
-    name = type(module).__name__
+    name, module = type(module).__name__, in_full_precision(module)
     inputs = probe_inputs(module, sides, 2)
     with _restoring_state():
-        outputs = _call_user_code(
-            f"the forward pass of {name} on inputs of shape {tuple(inputs.shape)}", lambda: run(module, inputs)
-        )
+        try:
+            outputs = _call_user_code(
+                f"the forward pass of {name} on inputs of shape {tuple(inputs.shape)}",
+                lambda: run(prepare(module, sides), inputs),
+            )
+        except InputError as error:
+            raise InputError(f"{error}{token_hint(module) if error.__cause__ else ''}") from error.__cause__
     if outputs.ndim == 0 or outputs.shape[0] != len(inputs):
         raise InputError(f"{name} makes outputs of shape {tuple(outputs.shape)} from {len(inputs)} inputs")
     if not bool(torch.isfinite(outputs).all()):
@@ -153,6 +158,8 @@ def _call_user_code(reference: str, act: Callable[[], Any]) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as raised:  # SystemExit, too, must not end an audit
+        if isinstance(raised, InputError) and raised.__cause__ is None:
+            raise  # a sentence of ours
         # An error of ours that wraps the user's own would repeat the sentence below.
         error = raised.__cause__ if isinstance(raised, InputError) and raised.__cause__ else raised
         text = f"{type(error).__name__}: {brief(error)}" if brief(error) else type(error).__name__

@@ -19,6 +19,7 @@ from exhume.data.read import Reading, read_dataset
 from exhume.defences import Release
 from exhume.errors import InputError
 from exhume.features.find_head import refuse_training_mode
+from exhume.features.prepare import in_full_precision, precision_note
 from exhume.networks import Network
 from exhume.run_folder import RunFolder
 from exhume.support.images import shape_of_picture
@@ -122,6 +123,7 @@ def _open_module(module: nn.Module, data: Dataset | None, head: Initial, setting
     if "device" in settings.model_fields_set:
         module = copy.deepcopy(module).to(settings.device)
     refuse_training_mode(module)
+    precision = precision_note(module)
     check_forward(module, tuple(shape))
     knowledge, notes = _knowledge(settings, data)
     target = Target.last_layer(
@@ -134,7 +136,7 @@ def _open_module(module: nn.Module, data: Dataset | None, head: Initial, setting
         memory_budget=settings.memory_budget,
     )
     data = _owner_data(data, target, settings)
-    return target, data, (*notes, *_doubts(module, target, data))
+    return target, data, (*precision, *notes, *_doubts(target, data))
 
 
 def _open_run(settings: Settings, path: Path) -> Opened:
@@ -158,11 +160,12 @@ def _open_run(settings: Settings, path: Path) -> Opened:
 def _read_module(settings: Settings) -> tuple[nn.Module, tuple[str, ...]]:
     """The trained module, and what was taken from its file."""
     assert settings.model is not None
-    module = build_model(settings.model)
+    built = build_model(settings.model)
+    module, precision = in_full_precision(built), precision_note(built)
     if settings.weights is None:
-        return module.eval(), ("The factory returned the trained model; no weights were loaded into it.",)
+        return module.eval(), (*precision, "The factory returned the trained model; no weights were loaded into it.")
     weights = read_weights(settings.weights, max_bytes=settings.max_size)
-    return fit_weights(module, weights.tensors), weights.notes
+    return fit_weights(module, weights.tensors), (*precision, *weights.notes)
 
 
 def _owner_data(data: Dataset | None, target: Target, settings: Settings) -> Dataset:
@@ -180,14 +183,9 @@ def _picture_format(settings: Settings) -> PictureFormat | None:
     return PictureFormat.of_pixels(shape, **known) if shape is not None and known else None
 
 
-def _doubts(module: nn.Module, target: Target, data: Dataset) -> list[str]:
-    """What may keep the attack from applying, as far as the model and the owner's data show it."""
+def _doubts(target: Target, data: Dataset) -> list[str]:
+    """What may keep the attack from applying, as far as the owner's data show it."""
     doubts = []
-    if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules()):
-        doubts.append(
-            "The model holds BatchNorm: if it was trained in train mode, features differed from those of the released "
-            "model, and the attack may fail for that reason."
-        )
     if data.is_labelled and kind_of(data.labels, target.num_outputs) != "numbers":
         error = Release(target, data).training_error or 0.0
         if error > _UNFITTED:

@@ -27,6 +27,7 @@ from exhume.scoring.comparison import row
 from exhume.scoring.findings import Findings
 from exhume.scoring.outcome import Judgement, Outcome
 from exhume.scoring.premise import Premise
+from exhume.target.diagnosis import Finding
 from exhume.target.published import Count
 
 _FRAME = 800  # pixels that a page takes in a notebook
@@ -48,6 +49,7 @@ class Audit:
         defences: what the attack found on altered copies.
         dataset: the owner's data; what was not given has no rows.
         input_shape: of one sample.
+        diagnosis: what the weights show of the training.
         notes: what else a reader should know.
         provenance: versions, files and dates.
         folder: where it was written; None if it was not.
@@ -74,6 +76,7 @@ class Audit:
     defences: tuple[DefenceOutcome, ...]
     dataset: Dataset
     input_shape: tuple[int, ...]
+    diagnosis: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: tuple[Fact, ...] = ()
     folder: Path | None = None
@@ -113,6 +116,7 @@ class Audit:
             redacted=self.settings.redact,
             show_truth=self.settings.show_truth,
             defences=self.defences,
+            diagnosis=self.diagnosis,
             notes=(*self.count_notes, *self.notes),
             provenance=self.provenance,
         )
@@ -194,6 +198,7 @@ class Audit:
         lines += [f"  {each.sentence}" for each in self.attempts if each.result is not None]
         lines += self._premise_lines()
         lines += [f"  {each}" for each in self.count_notes]
+        lines += [f"  {each.sentence} {each.advice}".rstrip() for each in self.diagnosis]
         lines += [f"  {each}" for each in where_recovery_ends(self.defences).values()] if self.defences else []
         if self.exceeded:
             lines.append(f"  FAILED: reached {', '.join(map(str, self.exceeded))}")
@@ -241,6 +246,7 @@ class Audit:
             "score": self.score.to_json() if self.score else None,
             "defences": [each.to_json() for each in self.defences],
             "count_notes": list(self.count_notes),
+            "diagnosis": [each.to_json() for each in self.diagnosis],
             "notes": list(self.notes),
         }
 

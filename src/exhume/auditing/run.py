@@ -23,6 +23,7 @@ from exhume.law import Forecast
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.against_truth import Score, score_unless_diverged
 from exhume.scoring.premise import Premise, premise_at
+from exhume.target.diagnosis import diagnose
 from exhume.target.displacement import Initial
 from exhume.target.published import Count, count_published
 from exhume.target.target import Target
@@ -136,6 +137,7 @@ def conduct(
         defences=outcomes,
         dataset=data,
         input_shape=target.input_shape,
+        diagnosis=diagnose(target),
         notes=(
             *notes,
             *(f"Also tried: {each.sentence}" for each in others),

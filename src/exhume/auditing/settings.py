@@ -22,7 +22,9 @@ from exhume.data import Column
 from exhume.defences import DEFENCES
 from exhume.errors import ExhumeError, InputError
 from exhume.support.text import parse_bytes
-from exhume.support.validation import one_of, problems, read_yaml
+from exhume.support.validation import one_of
+from exhume.support.validation_errors import problems
+from exhume.support.yaml_files import read_yaml
 from exhume.target.knowledge_text import FROM_FILES, known_name, known_value
 
 ALL = "all"

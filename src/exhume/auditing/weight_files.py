@@ -22,6 +22,8 @@ DEFAULT_LIMIT = "4GB"
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
 # What DataParallel and torch.compile put before every name.
 PREFIXES = ("module.", "_orig_mod.")
+# What transformers writes into a folder.
+_CONFIG, _FILE = "config.json", "model.safetensors"
 _ZIP_START = b"PK\x03\x04"
 _LONGEST_NAME = 512
 # Numbers that are checked at a time.
@@ -47,10 +49,11 @@ def read_weights(path: str | Path, *, max_bytes: int | str = DEFAULT_LIMIT) -> W
 
     Args:
         path: a safetensors file, or a zip archive of torch.save that holds tensors and plain values only; a checkpoint
-            may keep its state dict under one of `WRAPPINGS`, and all names may start with one of `PREFIXES`.
+            may keep its state dict under one of `WRAPPINGS`, and all names may start with one of `PREFIXES`. Of a
+            folder as transformers writes it, with config.json and model.safetensors, the latter is read.
         max_bytes: limit of the file's size, and of the tensors' when unpacked; a number or "500MB".
     """
-    path, limit = Path(path).expanduser(), parse_bytes(max_bytes, "--max-size")
+    path, limit = _file_in(Path(path).expanduser()), parse_bytes(max_bytes, "--max-size")
     if limit == 0:
         raise InputError("--max-size 0 reads nothing; write for instance '500MB' or '4GiB'")
     bytes_on_disk = files.regular_size(path)
@@ -76,6 +79,24 @@ def read_weights(path: str | Path, *, max_bytes: int | str = DEFAULT_LIMIT) -> W
     _check_numbers(path, tensors)
     tensors, renamed = _without_prefixes(tensors)
     return Weights(tensors, notes + renamed)
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether this is a folder as transformers writes it: a description of one model, and its weights."""
+    return (path / _CONFIG).is_file() and (path / _FILE).is_file()
+
+
+def _file_in(path: Path) -> Path:
+    """The file of weights: the path itself, or the one in a folder that transformers wrote."""
+    if not path.is_dir():
+        return path
+    if is_model_folder(path):
+        return path / _FILE
+    parts = sorted(each.name for each in path.glob("*.safetensors"))
+    several = f"; it holds {brief(', '.join(parts), 120)}: give one file, or merge them into {_FILE}" if parts else ""
+    raise FileError(
+        f"{path} is a folder without {_CONFIG} and {_FILE}; valid: a file of weights, or such a folder{several}"
+    )
 
 
 def _check_archive(path: Path, limit: int) -> None:

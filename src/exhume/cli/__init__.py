@@ -41,22 +41,36 @@ class LazyGroup(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(name), rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; a Ctrl-C that it does not answer itself came before anything was saved."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            from exhume.cli.interruption import NOTHING, end
+
+            end(NOTHING)
+
 
 def load_command(name: str | None) -> Any:
     """Imports a command and makes it one of the command line."""
+    from exhume.cli.render import quiet_option
+
     module = import_module(f"exhume.cli.{name}")
     found = getattr(module, "app", None)
     if found is None:
         found = typer.Typer(add_completion=False, rich_markup_mode=None)
         found.command(name)(getattr(module, str(name)))
-    return typer.main.get_command(found)
+    command = typer.main.get_command(found)
+    for each in getattr(command, "commands", {"": command}).values():
+        each.params.append(quiet_option())
+    return command
 
 
 app = typer.Typer(
     name="exhume",
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -88,9 +102,6 @@ def main() -> None:
     except ExhumeError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted; what was finished before stays", file=sys.stderr)
-        sys.exit(130)
 
 
 __all__ = ["COMMANDS", "app", "load_command", "main"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from exhume.cli.interruption import interruptible
 from exhume.cli.options import ATTACK_NAMES, AttackOptions, Json, parse_pairs, with_option_groups
 from exhume.cli.render import attack_progress, show
 from exhume.errors import ExhumeError
@@ -59,7 +60,8 @@ def attack(
     chosen = attacks.build(method, parse_pairs(option))
     processes = distributed.initialise(options.device, rank_timeout)
     target = options.load_target(folder).sharded(processes)
-    with _ending_together(processes):
+    kept = [folder.checkpoint(method)]
+    with interruptible(lambda: kept, "--resume"), _ending_together(processes):
         result = run_attack(folder, chosen, target, processes, resume=resume, watch=watch, **options.settings())
         if processes.leads:
             value = {name: value for name, value in result.to_json().items() if name != "history"}

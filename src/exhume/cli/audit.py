@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from exhume.cli.interruption import interruptible
 from exhume.cli.options import Json, split_pair
-from exhume.cli.render import attack_progress, seed_progress, show
+from exhume.cli.render import attack_progress, notice, printing_to_stderr, seed_progress, show
 from exhume.errors import InputError
 
 if TYPE_CHECKING:
@@ -94,6 +95,9 @@ def audit(
     memory_budget: Annotated[str | None, typer.Option(help="Memory for activations; 4GB by default.")] = None,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the report and the files that it is made from.")] = Path("audit"),
+    sarif: Annotated[Path | None, typer.Option(help="Also write findings as SARIF 2.1.0, for code scanning.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write the outcome and thresholds as a JUnit report.")] = None,
+    records: Annotated[Path | None, typer.Option(help="Also write a CSV with a row for each recovered sample.")] = None,
     json: Json = False,
 ) -> None:
     """Forecast, attack, certify, score and report: does this model carry its training set?
@@ -105,16 +109,35 @@ def audit(
     Example: exhume audit --model mymodel.py:build --weights w.safetensors --initial w0.safetensors
     --input-shape 1,8,8 --num-samples 12 --truth x.npy --fail-on recovered=1 --out audit
     """
-    from exhume.auditing import Settings, audit_all, audit_settings, read_settings
+    from exhume.auditing import Audited, Settings, audit_all, audit_settings, read_settings
+    from exhume.auditing.evidence import Evidence
 
+    evidence = Evidence(sarif, junit, records)
+    evidence.check()
     given = _given_options(context.params)
     if settings is not None and given:
         raise InputError(f"{', '.join(given)} beside a file of settings; valid: the options in {settings}, or no file")
     models = [Settings(**given)] if settings is None else read_settings(settings)
-    if len(models) == 1 and isinstance(models[0], Settings):
-        _show_one(audit_settings(models[0], out, attack_progress, _print_outcome, seed_progress), json)
+    first, *others = models
+    if isinstance(first, Settings) and not others:
+        with _running(out.parent):
+            audited = audit_settings(first, out, attack_progress, _print_outcome, seed_progress)
+            evidence.write([Audited(first.title, out, audited)])
+        _show_one(audited, json)
     else:
-        _show_several(audit_all(models, out, attack_progress, _print_outcome, _print_audit, seed_progress), out, json)
+        with _running(out):
+            done = audit_all(models, out, attack_progress, _print_outcome, _print_audit, seed_progress)
+            evidence.write(done)
+        _show_several(done, out, json)
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[None]:
+    """Keeps what a model's code prints off standard output, and says on Ctrl-C from what an audit in here goes on."""
+    from exhume.auditing.folder import workplace
+
+    with interruptible(lambda: folder.glob(f"{workplace(folder / '*').name}/**/*.*")), printing_to_stderr():
+        yield
 
 
 def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,12 +166,12 @@ def _show_one(audited: Audit, json: bool) -> None:
 def _print_outcome(outcome: Outcome) -> None:
     """Prints what was recovered from one altered copy, on standard error."""
     found = f"{outcome.recovered} of {outcome.num_samples} recovered" if outcome.recovered is not None else "not scored"
-    print(f"{outcome.defence}, {outcome.setting}: {outcome.reason or found}", file=sys.stderr)
+    notice(f"{outcome.defence}, {outcome.setting}: {outcome.reason or found}")
 
 
 def _print_audit(each: Audited) -> None:
     """Prints where the report of one of several models is, on standard error."""
-    print(f"{each.name}: {each.reason or each.folder / 'report.html'}", file=sys.stderr)
+    notice(f"{each.name}: {each.reason or each.folder / 'report.html'}")
 
 
 def _show_several(done: list[Audited], out: Path, json: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from exhume.cli.attack import run_attack
+from exhume.cli.interruption import interruptible
 from exhume.cli.options import ATTACK_NAMES, AttackOptions, Json, parse_pairs, with_option_groups
 from exhume.cli.render import show
 from exhume.cli.score import score_result
@@ -53,10 +54,12 @@ def compare(
             raise InputError(f"{name} is {budget}; valid: a positive number")
     folder, chosen = RunFolder(run), _build_attacks(methods, option)
     target, settings = options.load_target(folder), options.settings() | {"resume": resume}
-    entries = [_attack(folder, each, target, settings) for each in chosen]
-    secret = folder.load_secret() if folder.holds_secret else None
-    entries = [_score(folder, entry, target, secret) for entry in entries]
-    value, text = _write(folder, entries, target, secret)
+    kept = [folder.attack(each.name) / file for each in chosen for file in ("result.json", "checkpoint.safetensors")]
+    with interruptible(lambda: kept, "--resume"):
+        entries = [_attack(folder, each, target, settings) for each in chosen]
+        secret = folder.load_secret() if folder.holds_secret else None
+        entries = [_score(folder, entry, target, secret) for entry in entries]
+        value, text = _write(folder, entries, target, secret)
     show(text, {"folder": str(folder.path), **value}, json)
     if all(entry.result is None for entry in entries):
         raise typer.Exit(1)

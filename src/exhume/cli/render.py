@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from exhume.cli.interruption import end
 from exhume.support.text import duration
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
 # Seconds between lines of progress where there is no terminal to redraw.
 _PLAIN_EVERY = 10.0
-_INTERRUPTED = 130  # exit code
+# Whether --quiet was given.
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 Update = Callable[[int, int, str], None]
 
@@ -30,6 +34,56 @@ Update = Callable[[int, int, str], None]
 def show(text: str, value: dict[str, Any], as_json: bool) -> None:
     """Prints the text, or the value as one JSON object."""
     print(json.dumps(value, allow_nan=False) if as_json else text)
+
+
+def set_quiet(wanted: bool) -> None:
+    """Shows no progress and no notices on standard error from now on, or shows them again."""
+    _quiet.set(wanted)
+
+
+def _quiet_command(
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", callback=set_quiet, expose_value=False, help="Print results and errors, but no progress."
+        ),
+    ] = False,
+) -> None: ...
+
+
+def quiet_option() -> Any:
+    """The option --quiet, which is added to every command."""
+    holder = typer.Typer(add_completion=False)
+    holder.command()(_quiet_command)
+    return typer.main.get_command(holder).params[0]
+
+
+def notice(text: str) -> None:
+    """Prints a line on standard error, unless the command is to be quiet."""
+    if not _quiet.get():
+        print(text, file=sys.stderr)
+
+
+@contextmanager
+def printing_to_stderr() -> Iterator[None]:
+    """Sends what other code prints to standard error, so that standard output holds the command's result alone."""
+    before = sys.stdout
+    try:
+        number = before.fileno()
+    except (OSError, ValueError):  # not a file
+        number = None
+    before.flush()
+    kept = os.dup(number) if number is not None else None
+    sys.stdout = sys.stderr
+    if number is not None:
+        os.dup2(2, number)  # for programs and libraries that print without Python
+    try:
+        yield
+    finally:
+        sys.stdout = before
+        if kept is not None and number is not None:
+            os.dup2(kept, number)
+            os.close(kept)
 
 
 def cell(value: Any, form: str) -> str:
@@ -44,6 +98,9 @@ def cell(value: Any, form: str) -> str:
 @contextmanager
 def progress(label: str) -> Iterator[Update]:
     """Yields update(done, total, words): a bar on a terminal, elsewhere a line every few seconds."""
+    if _quiet.get():
+        yield lambda done, total, words: None
+        return
     if not sys.stderr.isatty():
         yield _plain_lines(label)
         return
@@ -131,7 +188,7 @@ def sweep_progress(label: str) -> Iterator[SweepCallback]:
 
         def report(event: SweepProgress) -> None:
             if event.latest.startswith("failed"):
-                print(f"{label}: {event.latest}", file=sys.stderr)
+                notice(f"{label}: {event.latest}")
             finished = event.done + event.failed
             failed = f", {event.failed} failed" if event.failed else ""
             left = "" if event.seconds_left is None else f", about {duration(event.seconds_left)} left"
@@ -141,7 +198,7 @@ def sweep_progress(label: str) -> Iterator[SweepCallback]:
 
 
 @contextmanager
-def interruptible(store: Store, sweep: str) -> Iterator[None]:
+def interruptible_sweep(store: Store, sweep: str) -> Iterator[None]:
     """Ends the command on Ctrl-C with a line that says how many cells of the sweep are done."""
     try:
         yield
@@ -149,5 +206,4 @@ def interruptible(store: Store, sweep: str) -> Iterator[None]:
         # The sweep may not have been registered yet.
         counts = store.counts(sweep) if sweep in store.sweeps() else None
         done = f"{counts.done} of {counts.total} cells are done" if counts else "no cell is done"
-        print(f"interrupted: {done}; run again to go on", file=sys.stderr)
-        raise typer.Exit(_INTERRUPTED) from None
+        end(f"{done}; run again to go on")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from exhume.cli.options import Json, RetryFailed, Scheduler, Workers
-from exhume.cli.render import interruptible, show, sweep_progress
+from exhume.cli.render import interruptible_sweep, notice, show, sweep_progress
 from exhume.errors import InputError
 from exhume.support.text import duration, table
 
@@ -107,11 +107,11 @@ def _run(chosen: Sequence[Figure], scale: str, store: Path, folder: Path, **opti
 
     label = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} figures"
     progress = sweep_progress(f"{label}, {scale}")
-    with Store(store) as opened, interruptible(opened, sweep_of(scale)), progress as update:
+    with Store(store) as opened, interruptible_sweep(opened, sweep_of(scale)), progress as update:
 
         def observe(event: SweepProgress | Published) -> None:
             if isinstance(event, Published):
-                print(f"{event.name}: {event.files[0]}", file=sys.stderr)
+                notice(f"{event.name}: {event.files[0]}")
             else:
                 update(event)
 

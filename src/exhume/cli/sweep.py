@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exhume.cli.options import Json, RetryFailed, Scheduler, Workers
-from exhume.cli.render import cell, interruptible, show, sweep_progress
+from exhume.cli.render import cell, interruptible_sweep, show, sweep_progress
 from exhume.errors import InputError
 from exhume.support.text import duration, table
 
@@ -56,7 +56,7 @@ def run(
     with naming(grid):
         check(read, elsewhere=scheduler is not None)
     with Store(path) as opened:
-        with interruptible(opened, read.name), sweep_progress(read.name) as update:
+        with interruptible_sweep(opened, read.name), sweep_progress(read.name) as update:
             counts = run_sweep(
                 read.cells(), opened, sweep=read.name, workers=chosen, retry_failed=retry_failed, progress=update
             )

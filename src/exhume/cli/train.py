@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
+from exhume.cli.interruption import interruptible
 from exhume.cli.options import Data, DataOptions, Device, Json, parse_pairs, with_option_groups
 from exhume.cli.render import show, training_progress
 from exhume.errors import InputError
@@ -139,7 +140,7 @@ def _network_command(kind: NetworkKind) -> Callable[..., None]:
         training = which.load(dataset, seed, kind.defaults.get(dataset))
         network = _build_network(kind, training, width, ratio, parse_pairs(option), seed)
         checkpoint = out / "training.safetensors"
-        with training_progress(kind.name) as report:
+        with interruptible(lambda: [checkpoint], "--resume"), training_progress(kind.name) as report:
             trained = train(
                 network,
                 training.inputs,

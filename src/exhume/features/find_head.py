@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -102,16 +103,32 @@ def check_ready(module: nn.Module, inputs: torch.Tensor) -> None:
         )
 
 
-def run(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    """The module's outputs, without a graph; an error of its forward is raised again with the inputs' shape."""
+def call(module: nn.Module, inputs: torch.Tensor) -> Any:
+    """What the module returns, without a graph; an error of its forward is raised again with the inputs' shape."""
     try:
         with torch.no_grad():
-            outputs = module(inputs.clone())
+            return module(inputs.clone())
     except Exception as error:  # a user's forward may raise anything
         raise InputError(
             f"the forward pass of {type(module).__name__} fails on inputs of shape {tuple(inputs.shape)}: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}{token_hint(module)}"
         ) from error
+
+
+def token_hint(module: nn.Module) -> str:
+    """For messages on a module that could not be run: whether its inputs may be whole numbers."""
+    name = next((name for name, each in module.named_modules() if isinstance(each, nn.Embedding | nn.EmbeddingBag)), "")
+    if not name:
+        return ""
+    return (
+        f". {name!r} is an embedding: if the model reads tokens (whole numbers), it cannot be attacked, because the "
+        "attack follows derivatives by the inputs and tokens have none; give a module that begins after the embedding"
+    )
+
+
+def run(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """The module's outputs, which must be a tensor."""
+    outputs = call(module, inputs)
     if not isinstance(outputs, torch.Tensor):
         raise InputError(f"the forward pass of {type(module).__name__} returns a {type(outputs).__name__}, no tensor")
     return outputs

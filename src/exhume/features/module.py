@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from exhume.errors import InputError
-from exhume.features.find_head import Head, check_ready, find_head, input_of, run
+from exhume.features.find_head import Head, check_ready, find_head, input_of, run, token_hint
 from exhume.features.pass_counter import PassCounter
 from exhume.features.protocol import FeatureMap, Linearisation, Parity, Symmetry
 from exhume.networks import Network
@@ -203,7 +203,9 @@ class ModuleFeatureMap(FeatureMap):
                 f"torch.func cannot differentiate {name} up to its head: {type(error).__name__}: {error}"
             ) from error
         if not bool(moved.any()) or not bool(pulled.any()):
-            raise InputError(f"the features of {name} do not depend on its input in a differentiable way")
+            raise InputError(
+                f"the features of {name} do not depend on its input in a differentiable way{token_hint(self.module)}"
+            )
         with torch.no_grad():
             places = (flat, flat.flip(0), flat + flat.flip(0), torch.zeros_like(flat))
             one, other, both, none = (self._features(rows) for rows in places)

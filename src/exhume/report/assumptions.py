@@ -1,8 +1,9 @@
-"""What the adversary was assumed to know, a full sentence each, and the Markdown snippet for a model card."""
+"""What the adversary was assumed to know, what the weights show, and the Markdown snippet for a model card."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from exhume.attacks import Unmix
 from exhume.report.content import Fact, Verdict
@@ -10,6 +11,7 @@ from exhume.report.page import environment
 from exhume.report.subject import Subject
 from exhume.results.reconstruction import Reconstruction
 from exhume.target.dense_displacement import LEAST_FALL
+from exhume.target.diagnosis import Finding
 from exhume.target.knowledge import Channels, Knowledge
 
 _INITIAL_HEAD = {
@@ -24,6 +26,15 @@ _FIRST_LAYER = (
 _ALPHABETS = {
     "signs": "Labels were known to be -1 or +1, and to be fitted exactly.",
     "one-hot": "Labels were known to be one-hot classes, and to be fitted exactly.",
+}
+# Kinds of findings of a diagnosis.
+_FINDINGS = {
+    "missing": "Not given",
+    "start": "Initial weights",
+    "optimiser": "Optimiser",
+    "decay": "Weight decay",
+    "normalisation": "BatchNorm",
+    "head": "Head",
 }
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#|~!])")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -45,6 +56,11 @@ def list_assumptions(result: Reconstruction) -> tuple[Fact, ...]:
     facts += _of_data(known, result)
     facts += _not_needed(known)
     return tuple(facts)
+
+
+def diagnosis_facts(findings: Sequence[Finding]) -> tuple[Fact, ...]:
+    """What the weights show of the training, one fact for each finding, with its advice."""
+    return tuple(Fact(_FINDINGS.get(each.kind, each.kind), each.sentence, each.advice) for each in findings)
 
 
 def model_card(subject: Subject, verdict: Verdict, provenance: tuple[Fact, ...]) -> str:

@@ -151,6 +151,7 @@ class Report:
         samples_folded: whether samples are shown on request only, because none of them was recovered.
         fields: of tabular data, in the order of a sample's record.
         premise: the attack's equation at the training data, layer by layer.
+        diagnosis: what the weights show of the training.
         assumptions: what the attacker was assumed to know.
         convergence: charts of the attack's progress.
         defence_charts, defence_tables: of altered copies of the model.
@@ -171,6 +172,7 @@ class Report:
     samples_folded: bool = False
     fields: tuple[Field, ...] = ()
     premise: tuple[Table, ...] = ()
+    diagnosis: tuple[Fact, ...] = ()
     assumptions: tuple[Fact, ...] = ()
     convergence: tuple[Chart, ...] = ()
     defence_charts: tuple[Chart, ...] = ()

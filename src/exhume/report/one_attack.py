@@ -11,7 +11,7 @@ from typing import Any
 from exhume import __version__
 from exhume.data import Dataset
 from exhume.defences import Outcome
-from exhume.report.assumptions import list_assumptions, model_card
+from exhume.report.assumptions import diagnosis_facts, list_assumptions, model_card
 from exhume.report.charts import convergence_chart, defences_chart, error_bars_chart
 from exhume.report.content import Chart, Fact, Report, Table
 from exhume.report.key_figures import key_figures, premise_table
@@ -76,6 +76,7 @@ def of_subject(subject: Subject) -> Report:
         samples_folded=subject.judgement.outcome is not AuditOutcome.RECOVERED and not subject.findings.recognised,
         premise=premise_table(subject),
         fields=gallery.fields,
+        diagnosis=diagnosis_facts(subject.diagnosis),
         assumptions=list_assumptions(result) if result is not None else (),
         convergence=convergence,
         defence_charts=() if chart is None else (chart,),

@@ -105,6 +105,7 @@ def _sections(report: Report) -> list[Section]:
         (records, Section("records", returned or "Recovered records", "records", tables=records)),
         (samples, Section("samples", "Sample by sample", "samples", tables=each_sample)),
         (premise, Section("premise", "The equation at the training data", figures, tables=premise)),
+        (report.diagnosis, Section("diagnosis", "What the weights show", facts, facts=report.diagnosis)),
         (report.assumptions, Section("assumptions", "What the attacker knew", facts, facts=report.assumptions)),
         (report.convergence, Section("convergence", "Convergence", figures, charts=report.convergence)),
         (

@@ -16,7 +16,9 @@ from exhume.report.content import Remedy
 from exhume.report.subject import Subject
 from exhume.report.verdict import percent
 from exhume.results.certificate import RECOVERED_BELOW
+from exhume.results.stop import Stop
 from exhume.scoring.outcome import Outcome
+from exhume.target.optimiser_trace import ADAPTIVE
 
 # Share of what is recovered from the model as it is, down to which a defence must bring it to be recommended.
 _HELPS_BELOW = 0.5
@@ -147,11 +149,21 @@ def _always(subject: Subject, measured: set[str]) -> Iterable[Remedy]:
         )
     if subject.judgement.outcome in (Outcome.NOT_RECOVERED, Outcome.INCONCLUSIVE) and found.enough_equations:
         yield Remedy(
-            "Attack longer before you publish",
-            "Nothing came back here, though the equations suffice. Give the attack more time or passes "
-            "(--budget-seconds, --budget-passes), try the other methods by the same command with --method NAME "
-            f"({', '.join(ATTACKS)}), and give it what an attacker may know (--initial, --know).",
+            "Attack again before you publish",
+            f"Nothing came back here, though the equations suffice. {_next_steps(subject)}",
         )
+
+
+def _next_steps(subject: Subject) -> str:
+    """What to change before the next attack: what the diagnosis advises; else more budget, where that was spent."""
+    advice = [each.advice for each in subject.diagnosis if each.advice]
+    result = subject.result
+    if result is not None and result.stop in (Stop.PASS_LIMIT, Stop.TIME_LIMIT):
+        advice.append("Give it more budget (--budget-passes, --budget-seconds): it was spent.")
+    if any(each.value == ADAPTIVE for each in subject.diagnosis):
+        advice.append("Do not take a failed attack for safety: these attacks assume training by SGD.")
+    others = ", ".join(ATTACKS)
+    return " ".join(advice or [f"Give it what an attacker may know (--know), and try --method NAME ({others})."])
 
 
 def _by_what_is_left(outcomes: Sequence[defences.Outcome]) -> Callable[[defences.Outcome], tuple[float, float, float]]:

@@ -17,6 +17,7 @@ from exhume.scoring.against_truth import Score
 from exhume.scoring.findings import Findings, findings_of
 from exhume.scoring.outcome import Judgement, judge
 from exhume.scoring.premise import Premise
+from exhume.target.diagnosis import Finding
 from exhume.target.published import Count
 
 
@@ -37,6 +38,7 @@ class Subject:
         count: equations and unknowns over all published layers; None if the number of samples is not known.
         class_names: of the outputs, for labels.
         defences: what the same attack found on altered copies.
+        diagnosis: what the weights show of the training.
         notes: sentences for the section Notes.
         provenance: versions (that of exhume among them), files, dates.
         redacted: blur images and withhold values.
@@ -54,6 +56,7 @@ class Subject:
     count: Count | None = None
     class_names: Sequence[str] = ()
     defences: Sequence[Outcome] = ()
+    diagnosis: Sequence[Finding] = ()
     notes: Sequence[str] = ()
     provenance: Sequence[Fact] = (Fact("exhume", __version__),)
     redacted: bool = False

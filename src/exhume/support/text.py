@@ -7,13 +7,10 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from pydantic import ByteSize, TypeAdapter, ValidationError
-
 from exhume.errors import InputError, brief
 
 # What a size looks like; pydantic's ByteSize, which knows the units, ignores what follows the first number and unit.
 _SIZE = re.compile(r"\s*[0-9]*\.?[0-9]+\s*[A-Za-z]*\s*")
-_BYTE_SIZE = TypeAdapter(ByteSize)
 _DECIMAL = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB", "ZB")
 # (seconds, name), the largest first; a unit is used from one and a half of it on.
 _LONG_TIMES = (
@@ -28,12 +25,14 @@ _LONG_TIMES = (
 
 def parse_bytes(size: int | float | str, name: str = "memory budget") -> int:
     """A number of bytes from `2_000_000`, `"500MB"`, `"1.5 GiB"`; `name` is what an error calls it."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError  # takes longer to load than a forecast to make
+
     shown = brief(repr(size), 40)
     not_a_size = InputError(f"{name} {shown} is not a size; write for instance '500MB', '4GB' or '1.5GiB'")
     if isinstance(size, str) and not _SIZE.fullmatch(size):
         raise not_a_size
     try:
-        count = float(_BYTE_SIZE.validate_python(size)) if isinstance(size, str) else float(size)
+        count = float(TypeAdapter(ByteSize).validate_python(size)) if isinstance(size, str) else float(size)
     except (ValidationError, OverflowError) as error:
         raise not_a_size from error
     if not 0 <= count < math.inf:

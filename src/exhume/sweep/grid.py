@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from exhume.errors import DataError, InputError
-from exhume.support.validation import problems, read_yaml
+from exhume.support.validation_errors import problems
+from exhume.support.yaml_files import read_yaml
 from exhume.sweep.cell import (
     AttackSpec,
     Cell,

@@ -20,7 +20,7 @@ from pydantic import (
 
 from exhume.errors import InputError
 from exhume.support.labels import are_one_hot, are_signs
-from exhume.support.validation import invalid
+from exhume.support.validation_errors import invalid
 
 _TENSORS = ("samples", "labels", "subspace")
 Channels = float | tuple[float, ...]

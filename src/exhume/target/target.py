@@ -18,6 +18,7 @@ from exhume.features import FeatureMap, ModuleFeatureMap, OneLayerFeatures, Save
 from exhume.features.find_head import refuse_training_mode
 from exhume.features.load import build_features, fastest
 from exhume.features.pass_counter import PassCounter
+from exhume.features.prepare import prepare
 from exhume.features.sharded import sharded
 from exhume.law import Forecast
 from exhume.support.distributed import Processes
@@ -139,6 +140,7 @@ class Target:
         if not sides or any(not isinstance(side, int) or side < 1 for side in sides):
             raise InputError(f"input_shape {input_shape!r}; valid: a tuple of whole numbers above 0, as (3, 32, 32)")
         refuse_training_mode(module)
+        module = prepare(module, tuple(input_shape))
         move = move_of(module, head, tuple(input_shape), initial_head, initial_bias)
         before = initial_weights(module, move.head.name, initial_head, initial_bias)
         model = NetworkWeights(module, move.head.name, trained_names(module), before)

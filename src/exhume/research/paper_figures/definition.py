@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from exhume.errors import InputError
-from exhume.support.validation import read_yaml
+from exhume.support.yaml_files import read_yaml
 from exhume.sweep.grid import Grid
 
 if TYPE_CHECKING:
