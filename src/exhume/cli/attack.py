@@ -17,7 +17,8 @@ from exhume.cli.render import attack_progress, show
 from exhume.errors import ExhumeError
 
 if TYPE_CHECKING:
-    from exhume.attacks import Attack
+    from exhume.attacks import Attack, ProgressEvent
+    from exhume.report.watch import WatchPage
     from exhume.results.reconstruction import Reconstruction
     from exhume.run_folder import RunFolder
     from exhume.support.distributed import Processes
@@ -110,19 +111,24 @@ def run_attack(
     """
     if processes is not None and not processes.leads:
         return chosen(target, **settings)
+    page = _watch_page(folder, chosen.name, target) if watch else None
     with attack_progress(chosen.name) as report:
-        shown = [report]
-        if watch:
-            from exhume.report.watch import WatchPage
 
-            page = WatchPage(folder.attack(chosen.name) / "watch.html", chosen.name, target.input_shape)
-            print(f"watch it: {page.path}", file=sys.stderr)
-            shown.append(page.update)
-        checkpoint = folder.checkpoint(chosen.name)
-        result = chosen(
-            target, checkpoint=checkpoint, progress=lambda event: [each(event) for each in shown], **settings
-        )
+        def shown(event: ProgressEvent) -> None:
+            report(event)
+            if page is not None:
+                page.update(event)
+
+        result = chosen(target, checkpoint=folder.checkpoint(chosen.name), progress=shown, **settings)
     folder.save_result(result)
-    if watch:
+    if page is not None:
         page.finish(result)
     return result
+
+
+def _watch_page(folder: RunFolder, method: str, target: Target) -> WatchPage:
+    from exhume.report.watch import WatchPage
+
+    page = WatchPage(folder.attack(method) / "watch.html", method, target.input_shape)
+    print(f"watch it: {page.path}", file=sys.stderr)
+    return page

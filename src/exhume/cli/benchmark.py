@@ -50,10 +50,10 @@ def benchmark(
     chosen = chosen_victims(_split(victims), quick)
     if list_victims:
         lines = [f"{each.title:<22} {each.hash}  {each.summary}" for each in chosen]
-        value = [
+        listed = [
             {"name": each.name, "version": each.version, "hash": each.hash, "summary": each.summary} for each in chosen
         ]
-        show("\n".join(lines), {"victims": value}, json)
+        show("\n".join(lines), {"victims": listed}, json)
         return
     budget = budget_passes if budget_passes is not None else _QUICK_PASSES if quick else math.inf
     if not budget > 0:
@@ -67,7 +67,6 @@ def benchmark(
 
         found = run_benchmark(out, chosen, fighting, max_passes=budget, seed=seed, announce=announce)
     value = found.to_json()
-    value["max_passes"] = None if math.isinf(budget) else budget
     files.write_json(out / "results.json", value)
     write(report_of(found, chosen), out / "report.html")
     show(f"{describe(found)}\npage: {out / 'report.html'}", {"out": str(out), **value}, json)
