@@ -8,6 +8,7 @@ import torch
 import exhume
 from exhume import data
 from exhume.attacks._base.output_tuning import IndependentTuning
+from exhume.attacks._base.session import Budget, Session
 from exhume.attacks._search.direct import DirectSearch
 from exhume.attacks._search.unmixing.feature_rows import FeatureSearch, solve_for_inputs, spans_features
 from exhume.attacks._search.unmixing.independent_rows import independent_components, independent_rows
@@ -109,3 +110,15 @@ def test_near_the_wall_one_start_finds_all_samples(training):
     result = exhume.Exact(max_starts=1)(target, num_samples=SAMPLES)
     assert result.certificate.verdict == "exact"
     assert exhume.score(result, training.inputs).claimed_error < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("outputs", "budget", "asked", "starts"),
+    [(1, math.inf, None, 8), (1, 100, None, 8), (2, math.inf, None, 8), (2, 100, None, 10_000), (2, 100, 3, 3)],
+)
+def test_with_several_outputs_a_budget_takes_the_place_of_a_number_of_starts(
+    training, problem_of, outputs, budget, asked, starts
+):
+    problem = problem_of(head(training, outputs), SAMPLES)
+    session = Session(problem.features, torch.Generator(), budget=Budget(max_passes=budget))
+    assert exhume.Exact(max_starts=asked)._starts(problem, session) == starts
