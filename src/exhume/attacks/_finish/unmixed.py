@@ -15,7 +15,7 @@ from exhume.attacks._base.problem import Problem, Proposal
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
 from exhume.attacks._search.unmixing.columns import fit_inputs
-from exhume.attacks._search.unmixing.mixture import Mixture, Tensor
+from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, kullback_leibler
 from exhume.results.certificate import APPROXIMATE, EXACT, EXACT_BELOW, FAILED, RECOVERED_BELOW, Certificate
 from exhume.results.stop import Stop
 from exhume.support.randomness import generator_for
@@ -142,8 +142,7 @@ def _beyond_chance(mixture: Mixture, vectors: Tensor, inputs: Tensor) -> Tensor:
     for share, values in zip(shares, mixture.activations(inputs), strict=True):
         chance = (values < 0).double().mean(1).clamp(1e-6, 1 - 1e-6)
         own = torch.maximum(share.to(chance), chance)
-        divergence = torch.special.xlogy(own, own / chance) + torch.special.xlogy(1 - own, (1 - own) / (1 - chance))
-        logarithms.append(-count * divergence)
+        logarithms.append(-count * kullback_leibler(own, chance))
     return (torch.minimum(*logarithms) < _CHANCE) & agreement.consistent(mixture.tuning)
 
 
