@@ -395,7 +395,7 @@ class UnmixTuning:
     draws: int = tuned(6, "subsets", **COLUMNS)
     most_drawn: int = tuned(40, "samples", **COLUMNS, rare="more than 20 samples")
     agrees: float = tuned(0.7, "share", **COLUMNS)
-    contradiction: float = tuned(1e-3, "share", **COLUMNS)
+    contradiction: float = tuned(5e-3, "share", **COLUMNS)
     hidden: float = tuned(4.0, "x hidden share", **COLUMNS, rare="weights rounded to 16 bits")
     inactive: float = tuned(0.9, "share", **COLUMNS)
     most_hidden: float = tuned(0.5, "share", **COLUMNS, rare="weights rounded to 16 bits")

@@ -19,6 +19,9 @@ from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
 from exhume.results.stop import Stop
 
+# Cosine above which two vectors are the same column.
+_SAME = 0.99
+
 
 @dataclass(frozen=True)
 class UnmixState:
@@ -103,6 +106,7 @@ class UnmixSearch(Search[UnmixState]):
             consistent = agreement.consistent(self._tuning)
             again = columns_of_inputs(mixture, inputs, vectors, generator)
             better = again.alone & (again.net_zeros > mixture.net_zeros(vectors) + 1)
+            better &= ~_repeats(again.vectors, vectors)
             if bool(consistent.all()) and not bool(better.any()):
                 return replace(state, vectors=vectors, complete=True)
             vectors = torch.where(better[:, None], again.vectors, vectors)
@@ -117,3 +121,9 @@ class UnmixSearch(Search[UnmixState]):
         kept[mixture.net_zeros(vectors).argmin()] = False
         kept[agreement.unmoved.argmin()] = False
         return replace(state, vectors=vectors[kept])
+
+
+def _repeats(again: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    """Which of the new vectors (n, n) is the vector of another sample; inputs of one class are often near each other."""
+    cosines = (again @ vectors.T).abs().fill_diagonal_(0.0)
+    return cosines.amax(1) > _SAME
