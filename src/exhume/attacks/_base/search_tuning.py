@@ -365,7 +365,7 @@ class UnmixTuning:
         draws: subsets of neurons that are tried for each start.
         most_drawn: samples up to which they are.
         agrees: share of zeros and of other entries that an input must fit for a column to be kept.
-        contradiction: share of its input's activation that may lie on a column's zeros, at both ends.
+        contradiction: share of its input's activation that may lie on a column's zeros, at both ends, but for one.
         hidden: what may lie there besides, over the share of entries that rounding hides.
         inactive: share of a column's zeros that its input must leave inactive, at one end at least.
         most_hidden: share of a column's entries that rounding may hide.
@@ -395,7 +395,7 @@ class UnmixTuning:
     draws: int = tuned(6, "subsets", **COLUMNS)
     most_drawn: int = tuned(40, "samples", **COLUMNS, rare="more than 20 samples")
     agrees: float = tuned(0.7, "share", **COLUMNS)
-    contradiction: float = tuned(5e-3, "share", **COLUMNS)
+    contradiction: float = tuned(2e-3, "share", **COLUMNS)
     hidden: float = tuned(4.0, "x hidden share", **COLUMNS, rare="weights rounded to 16 bits")
     inactive: float = tuned(0.9, "share", **COLUMNS)
     most_hidden: float = tuned(0.5, "share", **COLUMNS, rare="weights rounded to 16 bits")

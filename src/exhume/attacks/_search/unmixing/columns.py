@@ -73,8 +73,8 @@ def _columns(
 ) -> Candidates:
     """Columns by two ways, for weights (m, h) of the neurons and a power (m, 1): those with more zeros, if alone.
 
-    The first minimises the sum of powers of absolute values. The second draws few neurons, hardly more than determine a vector,
-    and hopes that all of them are zeros (Fischler & Bolles 1981); it pays while there are few samples.
+    The first minimises the sum of powers of absolute values. The second draws few neurons, hardly more than determine a
+    vector, and hopes that all of them are zeros (Fischler & Bolles 1981); it pays while there are few samples.
     """
     weights, penalty = weighted
     best = settle(mixture, sharpen(mixture, vectors, weights, penalty))

@@ -30,7 +30,8 @@ class Agreement:
         inactive_before: likewise before training.
         unmoved: of the neurons inactive at both ends, those at which the column is zero.
         contradiction: of the activation that the input has at both ends (the smaller of the two, summed over neurons),
-            the part on the column's zeros. A neuron that is active at both ends should have moved.
+            the part on the column's zeros, without the largest. A neuron that is active at both ends should have moved,
+            but one may have next to no weight in the outputs.
         hidden: size below which rounding hides an entry, over the column's mean entry: about the share of moved
             neurons that look like zeros.
         zeros: (m, h), where the columns are zero.
@@ -213,11 +214,12 @@ class Mixture:
         before, after = (each < 0 for each in ends)
         count = zeros.sum(1).clamp_min(1)
         both, active = before & after, torch.minimum(*ends).clamp_min(0)
+        moveless = active * zeros
         return Agreement(
             (zeros & after).sum(1) / count,
             (zeros & before).sum(1) / count,
             (zeros & both).sum(1) / both.sum(1).clamp_min(1),
-            (active * zeros).sum(1) / active.sum(1).clamp_min(1e-300),
+            (moveless.sum(1) - moveless.amax(1)) / active.sum(1).clamp_min(1e-300),
             (self.threshold(vectors) / self.columns(vectors).abs().mean(1, keepdim=True))[:, 0],
             zeros,
         )

@@ -124,6 +124,6 @@ class UnmixSearch(Search[UnmixState]):
 
 
 def _repeats(again: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
-    """Which of the new vectors (n, n) is the vector of another sample; inputs of one class are often near each other."""
+    """Which of the new vectors (n, n) is the vector of another sample: inputs of one class are near each other."""
     cosines = (again @ vectors.T).abs().fill_diagonal_(0.0)
     return cosines.amax(1) > _SAME
