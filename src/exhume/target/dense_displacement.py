@@ -108,9 +108,11 @@ def dense_displacement(
         assert bias_before is not None
         pair = (_beside(before, bias_before.to(weight)), _beside(weight, bias.detach().double()))
     share, found = _find_share(*pair, num_samples)
-    if found is None and with_bias:  # a bias that decays otherwise than the weights would add to the rank
-        with_bias, pair = False, (before, weight)
-        share, found = _find_share(*pair, num_samples)
+    if with_bias and (found is None or share != 1.0):
+        # A bias that decays otherwise than the weights weighs the steps otherwise, and adds to the rank.
+        alone = _find_share(before, weight, num_samples)
+        if found is None or (alone[1] is not None and alone[1].rank < found.rank):
+            with_bias, pair, (share, found) = False, (before, weight), alone
     if found is None:
         raise InputError(
             f"the displacement of the first layer {first.name!r} ({weight.shape[0]} x {weight.shape[1]}) has no clear "

@@ -25,6 +25,11 @@ from exhume.target.dense_displacement import DenseDisplacement
 _AT_FLOOR = 10.0
 # Chance (its logarithm) with which an unrelated input may leave as many of a column's zeros inactive as its own does.
 _CHANCE = math.log(1e-3)
+_ABOUT_NORMS = "Norms: fixed by the bias, or known. Labels: the model's outputs."
+_OPEN_NORMS = (
+    "Norms: undetermined, because the first layer has no bias or its bias was decayed otherwise than its weights; where "
+    "the labels' alphabet is known, the samples have norms that fit it, else sqrt(d). Labels: the model's outputs."
+)
 # Error bar of a sample whose column contradicts it: that of a guess.
 _GUESS = math.sqrt(2)
 
@@ -66,12 +71,12 @@ def finish_columns(problem: Problem, moved: DenseDisplacement, mixture: Mixture,
         samples=samples,
         stop=found.stop,
         signs_determined=complete,
-        norms_determined=complete and (placed.norms_determined or labelled.norms_determined),
+        norms_determined=complete and placed.norms_determined,  # those from outputs are estimates
         labels=labelled.labels if complete else None,
         coefficients=coefficients.to(dtype),
         certificate=certificate,
         evidence=_evidence(moved, mixture, found),
-        notes=_notes(moved, mixture, found, use_labels, labelled.note),
+        notes=_notes(moved, mixture, found, _ABOUT_NORMS if placed.norms_determined else _OPEN_NORMS),
     )
 
 
@@ -106,12 +111,16 @@ def _certificate(moved: DenseDisplacement, mixture: Mixture, found: SearchResult
     explained = columns.T @ (mixture.dual_basis(found.rows) @ spectrum.right)
     residual = float((moved.moved[mixture.alive] - explained).norm()) / size
     trusted = _beyond_chance(mixture, found.rows, inputs) & placed.signs_agree
-    errors = torch.where(trusted, _error_bars(moved, mixture, found.rows, placed.samples), _GUESS)
-    bars = tuple(errors.clamp_max(_GUESS).tolist())
+    bars = tuple(_error_bars(moved, mixture, found.rows, placed.samples).clamp_max(_GUESS).tolist())
     smallest = float(torch.linalg.svdvals(found.rows)[-1])
     good, count = sum(bar < RECOVERED_BELOW for bar in bars), len(bars)
+    if not bool(trusted.all()):  # a wrong column spoils the inputs of others, and which ones is not known
+        reason = (
+            f"{int((~trusted).sum())} of {count} columns contradict their own inputs, or agree with them by chance."
+        )
+        return Certificate(entries, unknowns, residual, floor, smallest, (), FAILED, reason)
     if residual > _AT_FLOOR * floor or not good:
-        reason = "The columns do not explain the displacement of the first layer, or contradict their own inputs."
+        reason = "The columns do not explain the displacement of the first layer, or rounding hides the samples."
         return Certificate(entries, unknowns, residual, floor, smallest, (), FAILED, reason)
     if max(bars) < EXACT_BELOW:
         reason = (
@@ -201,9 +210,7 @@ def _evidence(moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -
     return evidence
 
 
-def _notes(
-    moved: DenseDisplacement, mixture: Mixture, found: SearchResult, from_outputs: bool, labels: str
-) -> dict[str, str]:
+def _notes(moved: DenseDisplacement, mixture: Mixture, found: SearchResult, norms: str) -> dict[str, str]:
     """Sentences for the result."""
     rank, spectrum = mixture.rank, moved.spectrum
     notes = {
@@ -218,8 +225,6 @@ def _notes(
             "first rows of the result are estimates from the zeros of a column, the others a basis of the span of the "
             "missing samples."
         )
-    elif not from_outputs:
-        notes["norms"] = "Norms: the bias fixes them. Labels: the model's outputs."
     else:
-        notes["norms"] = labels
+        notes["norms"] = norms
     return notes
