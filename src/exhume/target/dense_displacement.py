@@ -28,8 +28,8 @@ _LESS_NOISE = 0.7
 # Singular values above this multiple of what the recognised rounding of the weights can make belong to samples, and the
 # first behind them must reach the other multiple, or the rounding does not explain it.
 _ABOVE_ROUNDING, _AT_ROUNDING = 1.25, 0.6
-# Rounds that fit the share of the initial weights off the span of the data.
-_SHARE_ROUNDS = 3
+# Rounds at most that fit the share of the initial weights off the span of the data, and the change that ends them.
+_SHARE_ROUNDS, _SAME_SHARE = 12, 1e-9
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,9 @@ def _fitted_share(before: torch.Tensor, after: torch.Tensor, num_samples: int | 
         if found is None:
             break
         rest, old = (each - (each @ found.right.T) @ found.right for each in (after, before))
-        share = float((rest * old).sum() / old.square().sum().clamp_min(1e-300))
+        last, share = share, float((rest * old).sum() / old.square().sum().clamp_min(1e-300))
+        if abs(share - last) < _SAME_SHARE:
+            break
         found = _cut_spectrum(after - share * before, after, num_samples, rounding)
     return share
 

@@ -27,8 +27,8 @@ _AT_FLOOR = 10.0
 _CHANCE = math.log(1e-3)
 _ABOUT_NORMS = "Norms: fixed by the bias, or known. Labels: the model's outputs."
 _OPEN_NORMS = (
-    "Norms: undetermined, because the first layer has no bias or its bias was decayed otherwise than its weights; where "
-    "the labels' alphabet is known, the samples have norms that fit it, else sqrt(d). Labels: the model's outputs."
+    "Norms: undetermined, because the first layer has no bias, or its bias was decayed otherwise than its weights. "
+    "Where the alphabet of labels is known, samples have norms that fit it, else sqrt(d). Labels: the model's outputs."
 )
 # Error bar of a sample whose column contradicts it: that of a guess.
 _GUESS = math.sqrt(2)
