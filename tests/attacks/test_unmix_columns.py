@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from exhume.attacks._base.search_tuning import UnmixTuning
+from exhume.attacks._finish.column_ambiguity import spoiled_inputs
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
 from exhume.target.dense_displacement import dense_displacement
@@ -60,3 +61,17 @@ def test_a_vector_without_zeros_has_no_evidence(problem):
     other = nn.functional.normalize(vectors.sum(0, keepdim=True), dim=1)
     assert float(mixture.evidence(vectors).min()) > mixture.tuning.evidence > float(mixture.evidence(other))
     assert int(mixture.net_zeros(vectors).min()) > int(mixture.net_zeros(other))
+
+
+def test_a_column_that_one_zero_alone_determines_is_open(problem):
+    mixture, vectors = problem
+    closed = spoiled_inputs(mixture, vectors)
+    assert float(closed.max()) < 1e-3
+    # Column 1 is made zero at all zeros of column 0 but one, so that only this one forbids any mixture of the two.
+    zeros = mixture.zeros(vectors)[0].nonzero()[:, 0]
+    columns = mixture.columns(vectors)
+    columns[1, zeros[1:]] = 0.0
+    basis, _ = torch.linalg.qr(columns.T)
+    mixture.basis = basis * math.sqrt(mixture.num_neurons)
+    coordinates = nn.functional.normalize(columns @ basis, dim=1)
+    assert float(spoiled_inputs(mixture, coordinates)[1, 0]) > 0.1

@@ -13,6 +13,7 @@ import torch
 
 from exhume.attacks._base.problem import Problem, Proposal
 from exhume.attacks._base.stage import SearchResult
+from exhume.attacks._finish.column_ambiguity import spoiled_inputs
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
 from exhume.attacks._search.unmixing.columns import fit_inputs
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, kullback_leibler
@@ -158,7 +159,7 @@ def _beyond_chance(mixture: Mixture, vectors: Tensor, inputs: Tensor) -> Tensor:
 def _error_bars(moved: DenseDisplacement, mixture: Mixture, vectors: Tensor, samples: Tensor) -> Tensor:
     """Relative errors (n,): the spread of samples computed again with noise of rounding's size added to D.
 
-    Noise off the row space of D reaches a sample through its row of C^+ alone.
+    Noise off the row space of D reaches a sample through its row of C^+ alone. What the zeros leave open is added.
     """
     tuning, spectrum, first = mixture.tuning, moved.spectrum, moved.first
     generator, zeros = generator_for(0, "error bars of unmix"), mixture.zeros(vectors)
@@ -184,7 +185,10 @@ def _error_bars(moved: DenseDisplacement, mixture: Mixture, vectors: Tensor, sam
     sizes = rows[:, -1].abs() if moved.has_bias else torch.linalg.vector_norm(rows, dim=1) / length
     through = torch.linalg.vector_norm(torch.linalg.inv(vectors.T), dim=1) / root  # rows of C^+
     squares += (mixture.noise * through / sizes).square() * width
-    return tuning.bars * squares.sqrt() / length
+    spoiled = spoiled_inputs(mixture, vectors).fill_diagonal_(0.0) * sizes / sizes[:, None]
+    apart = torch.cdist(given, given) if moved.has_bias else length.expand(len(length), -1)
+    ambiguous = (spoiled * apart).square().sum(1).sqrt()
+    return tuning.bars * (squares.sqrt() + ambiguous) / length
 
 
 def _evidence(moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> dict[str, object]:
