@@ -26,7 +26,9 @@ def run(case: tuple[float, float, int, int]) -> tuple[str, float | None, float]:
     wobble = torch.randn(theta.shape, generator=generator_for(seed, "noise on theta"))
     noisy = theta + noise * theta.norm() * wobble / wobble.norm()
     target = exhume.Target(victim.feature_map_, noisy)
-    result = exhume.reconstruct(target, num_samples=SAMPLES + more, seed=seed, allow_underdetermined=True, max_starts=4)
+    result = exhume.reconstruct(
+        target, num_samples=SAMPLES + more, seed=seed, allow_underdetermined=True, max_starts=4, method="exact"
+    )
     judged = exhume.score(result, training.inputs)
     certificate = result.certificate
     print(case, certificate.verdict, certificate.predicted_error, judged.error, result.stop.value, file=sys.stderr)

@@ -19,7 +19,7 @@ def main() -> None:
         for seed in range(SEEDS):
             training, victim = sphere_problem(dim, samples, width / (dim * samples), seed, activation=name)
             knowledge = exhume.Knowledge(num_samples=samples, samples=training.inputs[unknown:], norm=math.sqrt(dim))
-            result = exhume.reconstruct(victim.target(knowledge=knowledge))
+            result = exhume.reconstruct(victim.target(knowledge=knowledge), method="exact")
             judged = exhume.score(result, training.inputs)
             error = judged.claimed_error
             found.append((error, result.certificate, result.passes))

@@ -24,7 +24,7 @@ def attack(case: Any) -> tuple[float, str, str, float, float | None]:
     network = networks.TwoLayer(DIM, int(ratio * DIM * count / outputs) + 1, outputs, activation, seed=seed)
     trained = train(network, training.inputs, labels, stable=True, max_steps=20_000)
     victim = target(trained, knowledge=exhume.Knowledge(num_samples=count))
-    result = exhume.reconstruct(victim, max_starts=3, max_passes=MOST_PASSES)
+    result = exhume.reconstruct(victim, max_starts=3, max_passes=MOST_PASSES, method="exact")
     judged = exhume.score(result, training.inputs)
     error = judged.claimed_error
     return ratio, activation, result.certificate.verdict, error, result.certificate.predicted_error

@@ -42,7 +42,7 @@ class Problem:
         victim = exhume.RandomFeatures(num_features=width, activation=self.activation, seed=seed)
         victim.fit(training.inputs, training.labels)
         known = training.num_samples if self.counted else None
-        return exhume.reconstruct(victim.target(), num_samples=known, seed=seed, max_passes=CAP)
+        return exhume.reconstruct(victim.target(), num_samples=known, seed=seed, max_passes=CAP, method="exact")
 
 
 def _sphere(dim: int, samples: int, ratio: float, seeds: int, **more: Any) -> Problem:

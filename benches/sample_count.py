@@ -7,7 +7,7 @@ from benches.problems import side_by_side, signed_error, sphere_problem, table
 def run(case: tuple[int, int]) -> tuple[int, int, int, float, float]:
     samples, seed = case
     training, victim = sphere_problem(30, samples, 3, seed)
-    result = exhume.reconstruct(victim.target(), num_samples=None, seed=seed)
+    result = exhume.reconstruct(victim.target(), num_samples=None, seed=seed, method="exact")
     return samples, seed, result.samples.shape[0], signed_error(result, training), result.passes
 
 

@@ -101,7 +101,9 @@ def measure(curve: str, samples: int) -> Size:
         training = CURVES[curve](samples, seed)
         dim, width = training.input_dim, RATIO * training.inputs.numel()
         victim = exhume.RandomFeatures(num_features=width, seed=seed).fit(training.inputs, training.labels)
-        result = exhume.reconstruct(victim.target(), num_samples=samples, seed=seed, max_passes=MAX_PASSES)
+        result = exhume.reconstruct(
+            victim.target(), num_samples=samples, seed=seed, max_passes=MAX_PASSES, method="exact"
+        )
         results.append(result)
         verdict = result.certificate.verdict
         say(f"{curve} n = {samples} seed {seed}: {verdict}, {result.passes:.0f} passes, {result.seconds:.1f} s")

@@ -26,7 +26,7 @@ def run(case: tuple[int, int, float, int]) -> Row:
     """One attack: ratio, seed, signed error, passes, seconds and verdict."""
     dim, samples, ratio, seed = case
     training, victim = sphere_problem(dim, samples, ratio, seed)
-    result = exhume.reconstruct(victim.target(), num_samples=samples, seed=seed, max_passes=CAP)
+    result = exhume.reconstruct(victim.target(), num_samples=samples, seed=seed, max_passes=CAP, method="exact")
     error, verdict = signed_error(result, training), result.certificate.verdict
     say(f"p = {ratio}dn seed {seed}: {error:.1e}, {verdict}, {result.passes:.0f} passes, {result.seconds:.0f} s")
     return ratio, seed, error, result.passes, result.seconds, verdict

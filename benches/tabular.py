@@ -20,7 +20,7 @@ def run(case: tuple[str, str, int, int, str, int]) -> tuple[str, bool, int, int,
     width = ratio * training.inputs.numel()
     victim = exhume.RandomFeatures(num_features=width, activation=activation, seed=seed)
     victim.fit(training.inputs, training.labels)
-    result = exhume.reconstruct(victim.target(), num_samples=samples, seed=seed, max_passes=MAX_PASSES)
+    result = exhume.reconstruct(victim.target(), num_samples=samples, seed=seed, max_passes=MAX_PASSES, method="exact")
     assert training.table is not None
     records = as_records(result, exhume.score(result, training.inputs), training.inputs, training.table)
     return result.certificate.verdict, result.signs_determined, records.values_right, records.values, result.passes

@@ -37,7 +37,7 @@ def attack(dim: int, samples: int, width: int, seed: int) -> float:
     target = victim.fit(inputs, features @ (features.T @ coefficients)).target(
         knowledge=exhume.Knowledge(norm=math.sqrt(dim))
     )
-    result = exhume.reconstruct(target, num_samples=samples, seed=seed, max_passes=4000)
+    result = exhume.reconstruct(target, num_samples=samples, seed=seed, max_passes=4000, method="exact")
     error = exhume.score(result, inputs).error_up_to_sign
     say(f"r = {dim}, n = {samples}, p = {width}, seed {seed}: {error:.1e}, {result.seconds:.1f} s")
     return float(error)

@@ -35,7 +35,7 @@ def victim(digits, trained):
 
 @pytest.fixture(scope="module")
 def result(victim):
-    return exhume.reconstruct(victim)
+    return exhume.reconstruct(victim, method="exact")
 
 
 def test_drift_is_taken_out_and_the_error_bar_is_truthful(digits, result):
@@ -53,7 +53,9 @@ def test_without_the_correction_the_error_is_several_times_larger(digits, victim
     blind = exhume.Target(
         victim.feature_map, victim.displacement, victim.knowledge.model_copy(update={"label_alphabet": None})
     )
-    plain = exhume.reconstruct(blind, seed=3)  # it does not know the trained head, so it cannot estimate the drift
+    plain = exhume.reconstruct(
+        blind, seed=3, method="exact"
+    )  # it does not know the trained head, so it cannot estimate the drift
     assert plain.certificate.drift_floor is None
     assert plain.stop is Stop.REPRODUCED  # the best that can be had without
     directions = [torch.nn.functional.normalize(each.double(), dim=1) for each in (digits.inputs, plain.samples)]
@@ -64,7 +66,7 @@ def test_without_the_correction_the_error_is_several_times_larger(digits, victim
 
 def test_features_that_did_not_move_are_solved_exactly(digits):
     victim = RandomFeatures(num_features=400).fit(digits.inputs, digits.labels)
-    result = exhume.reconstruct(victim.target(knowledge=Knowledge.about(digits.labels)))
+    result = exhume.reconstruct(victim.target(knowledge=Knowledge.about(digits.labels)), method="exact")
     assert result.certificate.verdict == "exact"
     assert result.certificate.drift_floor is None
     assert exhume.score(result, digits.inputs).error < 1e-4
@@ -72,7 +74,7 @@ def test_features_that_did_not_move_are_solved_exactly(digits):
 
 
 def test_too_few_rows_are_not_taken_for_a_floor(victim):
-    result = exhume.reconstruct(victim, num_samples=5, max_starts=1)
+    result = exhume.reconstruct(victim, num_samples=5, max_starts=1, method="exact")
     assert result.certificate.verdict == "failed"
     assert not result.stop.trusted
 
@@ -81,7 +83,7 @@ def test_the_number_of_samples_shows_in_the_rank_of_many_outputs(digits, victim)
     assert samples_by_rank(victim, CountTuning()) == 6
     first = replace(victim, displacement=victim.displacement[:4], trained_head=victim.trained_head[:4])
     assert samples_by_rank(first, CountTuning()) is None
-    result = exhume.reconstruct(victim.assuming(num_samples=None))
+    result = exhume.reconstruct(victim.assuming(num_samples=None), method="exact")
     assert result.samples.shape == (6, 64)
     assert result.evidence["rank"] == 6
 
@@ -91,14 +93,14 @@ def test_a_module_must_be_told_its_samples_if_the_rank_does_not_show_them(digits
     network = train(ResNet((1, 8, 8), 2), digits.inputs, labels, stable=True, max_steps=20).network
     public = exhume.Target.last_layer(network, initial_head="zero", input_shape=(1, 8, 8))
     with pytest.raises(exhume.InputError, match="does not show in a head of 1 outputs; pass num_samples"):
-        exhume.reconstruct(public)
+        exhume.reconstruct(public, method="exact")
 
 
 def test_an_unknown_head_costs_accuracy_and_the_result_says_so(digits, trained, result):
     public = exhume.Target.last_layer(
         trained.network, initial_head="unknown", input_shape=(64,), knowledge=Knowledge.about(digits.labels)
     )
-    blind = exhume.reconstruct(public, max_starts=1)
+    blind = exhume.reconstruct(public, max_starts=1, method="exact")
     assert blind.knowledge.initial_head == "unknown"
     assert any(note.startswith("Initial head: unknown") for note in blind.notes)
     assert blind.certificate.residual > 10 * result.certificate.residual
@@ -114,7 +116,7 @@ def test_a_decayed_head_on_a_frozen_body_needs_no_initial_weights(digits):
     public = exhume.Target.last_layer(
         network, initial_head="unknown", input_shape=(64,), knowledge=Knowledge(num_samples=6)
     )
-    result = exhume.reconstruct(public)
+    result = exhume.reconstruct(public, method="exact")
     assert result.certificate.verdict == "exact"
     assert exhume.score(result, digits.inputs).error < 1e-4
 
@@ -123,7 +125,7 @@ def test_weight_decay_of_the_whole_network_is_followed_end_to_end(digits):
     network = TwoLayer(64, 800, 10, seed=3).double()
     decayed = train(network, digits.inputs, digits.labels, weight_decay=0.02, stable=True, max_steps=2000)
     assert 0.5 < decayed.decay < 0.95
-    result = exhume.reconstruct(target(decayed, knowledge=Knowledge(num_samples=6)))
+    result = exhume.reconstruct(target(decayed, knowledge=Knowledge(num_samples=6)), method="exact")
     assert exhume.score(result, digits.inputs).recovered == 6
     assert result.certificate.verdict == "approximate"
 

@@ -211,3 +211,35 @@ def test_the_rank_is_read_off_although_pixels_are_constant_and_neurons_dead():
     before = train(model, inputs, labels)
     target = exhume.Target.last_layer(model, initial_head=before, input_shape=(DIM,))
     assert dense_displacement(target.known_model, (DIM,)).spectrum.rank == COUNT
+
+
+def test_a_bias_that_was_not_decayed_leaves_the_norms_open():
+    inputs, labels = pictures()
+    model = network()
+    weights, biases = ([each for each in model.parameters() if (each.ndim > 1) is dense] for dense in (True, False))
+    groups = [{"params": weights, "weight_decay": 1e-2}, {"params": biases, "weight_decay": 0.0}]
+    before = train(model, inputs, labels, optimiser=torch.optim.SGD(groups, 0.02, momentum=0.9))
+    result = attack(model, before)
+    assert len(result.samples) == COUNT
+    assert result.certificate.verdict == "exact"
+    assert not result.norms_determined
+    unit, truth = (nn.functional.normalize(each.double(), dim=1) for each in (result.samples, inputs))
+    assert torch.cdist(truth, unit).amin(1).max() < 1e-4
+
+
+def test_reconstruct_tries_unmixing_first_by_itself():
+    inputs, labels = pictures()
+    model = network()
+    before = train(model, inputs, labels)
+    target = exhume.Target.last_layer(model, initial_head=before, input_shape=(DIM,))
+    result = exhume.reconstruct(target)
+    assert (result.method, result.certificate.verdict) == ("unmix", "exact")
+    with pytest.raises(InputError, match="name one of unmix, subspace, exact"):
+        exhume.reconstruct(target, max_starts=1)
+
+
+def test_reconstruct_passes_options_on_where_one_attack_fits():
+    sphere = data.load("sphere", dim=8, samples=4)
+    target = exhume.RandomFeatures(num_features=200).fit(sphere.inputs, sphere.labels).target()
+    result = exhume.reconstruct(target, num_samples=4, max_starts=3)
+    assert (result.method, result.certificate.verdict) == ("exact", "exact")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from exhume.attacks import ATTACKS, DEFAULT, reconstruct
+from exhume.attacks import ATTACKS, AUTO, DEFAULT, reconstruct
 from exhume.errors import InputError
 from exhume.results.reconstruction import Reconstruction
 from exhume.support.labels import as_outputs, class_numbers
@@ -78,7 +78,7 @@ class LastLayerReconstruction(ReconstructionAttack):  # type: ignore[misc]
             initial_head: its weights before training, the untrained state dict, "zero" or "unknown".
             initial_bias: likewise for its bias.
             num_samples: training samples in all, known ones included; None takes the knowledge, or estimates.
-            method: an attack's name: "exact", "descent", "subspace", "kkt" or "ntk".
+            method: an attack's name, such as "exact"; "auto" tries those that fit the estimator.
             seed: of the attack's own randomness.
             max_passes: budget in feature passes.
             knowledge: what else the attacker is assumed to know, of the model's own inputs (after standardisation).
@@ -182,7 +182,7 @@ class LastLayerReconstruction(ReconstructionAttack):  # type: ignore[misc]
     def _check_params(self) -> None:
         """Refuses parameters that no attack can take."""
         super()._check_params()
-        one_of("method", self.method, ATTACKS)
+        one_of("method", self.method, (*ATTACKS, AUTO))
         if self.head is not None and not isinstance(self.head, str):
             raise InputError(f"head is {self.head!r}; valid: a layer's name, or None")
         if self.num_samples is not None:

@@ -5,7 +5,8 @@ A new attack is a subclass of `Attack` in a file with its name, and one entry of
 
 import math
 import time
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -30,8 +31,10 @@ from exhume.target.target import Target
 ATTACKS: dict[str, type[Attack]] = {
     attack.name: attack for attack in (Exact, Unmix, Greedy, Descent, Subspace, KKT, NTK)
 }
-DEFAULT = "exact"
 AUTO = "auto"  # the attacks that fit a target, until one is good enough
+DEFAULT = AUTO
+# Part of what is left of a budget that an attack may use while others wait.
+_SHARE = 0.5
 _RANK = {EXACT: 0, APPROXIMATE: 1, FAILED: 2}
 
 
@@ -95,7 +98,8 @@ def reconstruct(
         num_samples: how many samples to look for; None takes the target's knowledge, or estimates it (exact,
             greedy, unmix).
         method: an attack's name. "auto" tries those that fit the target, until one is certified with a small error, and
-            returns the result with the best certificate; it takes no options of a method and no checkpoint.
+            returns the result with the best certificate; an attack may use half of what is left of a budget while
+            others wait. Options of a method and a checkpoint need the method's name if several attacks fit.
         seed: of the attack's own randomness.
         settings: `max_passes`, `max_seconds`, `allow_underdetermined`, `checkpoint`, `resume`, `progress`, or the
             method's options.
@@ -113,25 +117,42 @@ def reconstruct(
     """
     common = ("max_passes", "max_seconds", "allow_underdetermined", "checkpoint", "resume", "progress")
     shared = {name: settings.pop(name) for name in common if name in settings}
-    if method != AUTO:
-        return build(method, settings)(target, num_samples=num_samples, seed=seed, **shared)
+    names = fitting(target) if method == AUTO else (method,)
+    if len(names) == 1:
+        return build(names[0], settings)(target, num_samples=num_samples, seed=seed, **shared)
     if settings or shared.get("checkpoint") is not None:
-        raise InputError(f"method {AUTO!r} takes no options of a method and no checkpoint; name the method")
+        raise InputError(
+            f"method {AUTO!r} takes no options of a method and no checkpoint where several attacks fit the target: "
+            f"name one of {', '.join(names)}"
+        )
+    return _best_of(names, target, num_samples, seed, shared)
+
+
+def _best_of(
+    names: Sequence[str], target: Target, num_samples: int | None, seed: int, shared: dict[str, Any]
+) -> Reconstruction:
+    """The result with the best certificate of attacks in turn; the first good one ends it."""
     results: list[Reconstruction] = []
-    refusal: InputError | None = None
+    refusals: list[str] = []
     passes, ends_at = shared.pop("max_passes", math.inf), time.monotonic() + shared.pop("max_seconds", math.inf)
-    for name in fitting(target):
+    for place, name in enumerate(names):
+        share = 1.0 if place == len(names) - 1 else _SHARE
         left = {"max_passes": passes - sum(each.passes for each in results), "max_seconds": ends_at - time.monotonic()}
         if results and (is_good(results[-1]) or min(left.values()) <= 0):
             break
+        budget = {limit: share * value for limit, value in left.items()}
         try:
-            results.append(build(name)(target, num_samples=num_samples, seed=seed, **shared, **left))
+            results.append(build(name)(target, num_samples=num_samples, seed=seed, **shared, **budget))
         except InputError as error:
-            refusal = error
+            refusals.append(f"{name}: {error}")
     if not results:
-        assert refusal is not None
-        raise refusal
-    return min(results, key=order)
+        raise InputError("no attack fits the target. " + "; ".join(refusals))
+    best = min(results, key=order)
+    tried = [f"{each.method} ({each.certificate.verdict})" for each in results]
+    if len(tried) + len(refusals) == 1:
+        return best
+    declined = f" Declined: {'; '.join(refusals)}." if refusals else ""
+    return replace(best, notes=(*best.notes, f"Attacks tried: {', '.join(tried)}.{declined}"))
 
 
 __all__ = [

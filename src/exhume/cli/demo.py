@@ -37,7 +37,7 @@ def demo(
     victim = RandomFeatures(num_features=width, seed=seed).fit(training.inputs, training.labels)
     folder = RunFolder(out)
     write_run(folder, victim, training)
-    result = run_attack(folder, attacks.build(attacks.DEFAULT), folder.load_target(), seed=seed)
+    result = run_attack(folder, attacks.build("exact"), folder.load_target(), seed=seed)
     value, scored = score_run(folder, result.method)
     law = forecast(width, training.input_dim, training.num_samples)
     gallery = out / "gallery.png"

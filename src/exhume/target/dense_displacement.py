@@ -17,13 +17,19 @@ from torch import nn
 from exhume.errors import InputError
 from exhume.target.first_layer import FirstLayer, first_layer, is_followed_by_relu
 from exhume.target.network_weights import NetworkWeights
+from exhume.target.rounding_grid import rounding_noise
 
 # The rank of D is where its singular values fall by the largest factor, which must be at least this.
 LEAST_FALL = 8.0
 # Singular values below this share of what float32 rounding of the weights makes are taken for zero.
 _ROUNDING = 0.2 * 2.0**-24
-# Rounds that fit the share of the initial weights off the span of the data.
-_SHARE_ROUNDS = 3
+# A share other than 1 is taken if it leaves less than this part of the noise behind the samples.
+_LESS_NOISE = 0.7
+# Singular values above this multiple of what the recognised rounding of the weights can make belong to samples, and the
+# first behind them must reach the other multiple, or the rounding does not explain it.
+_ABOVE_ROUNDING, _AT_ROUNDING = 1.25, 0.6
+# Rounds at most that fit the share of the initial weights off the span of the data, and the change that ends them.
+_SHARE_ROUNDS, _SAME_SHARE = 12, 1e-9
 
 
 @dataclass(frozen=True)
@@ -102,9 +108,11 @@ def dense_displacement(
         assert bias_before is not None
         pair = (_beside(before, bias_before.to(weight)), _beside(weight, bias.detach().double()))
     share, found = _find_share(*pair, num_samples)
-    if found is None and with_bias:  # a bias that decays otherwise than the weights would add to the rank
-        with_bias, pair = False, (before, weight)
-        share, found = _find_share(*pair, num_samples)
+    if with_bias and (found is None or share != 1.0):
+        # A bias that decays otherwise than the weights weighs the steps otherwise, and adds to the rank.
+        alone = _find_share(before, weight, num_samples)
+        if found is None or (alone[1] is not None and alone[1].rank < found.rank):
+            with_bias, pair, (share, found) = False, (before, weight), alone
     if found is None:
         raise InputError(
             f"the displacement of the first layer {first.name!r} ({weight.shape[0]} x {weight.shape[1]}) has no clear "
@@ -116,19 +124,36 @@ def dense_displacement(
 
 
 def _find_share(before: torch.Tensor, after: torch.Tensor, num_samples: int | None) -> tuple[float, Spectrum | None]:
-    """The share s of the initial weights that is left, and the spectrum of D; None if D has no clear rank."""
-    found = _cut_spectrum(after - before, after, num_samples)
-    if found is not None:
-        return 1.0, found
-    share = decay_share(before, after)
+    """The share s of the initial weights that is left, and the spectrum of D; None if D has no clear rank.
+
+    A slow decay leaves (s - 1) W_0 in D, which looks like noise behind the samples, or like many samples. So s = 1 is
+    kept only if the share that fits best gives no smaller rank and not much less noise.
+    """
+    rounding = rounding_noise(after)
+    plain = _cut_spectrum(after - before, after, num_samples, rounding)
+    share = _fitted_share(before, after, num_samples, rounding)
+    found = _cut_spectrum(after - share * before, after, num_samples, rounding)
+    if found is None or plain is None:
+        return (1.0, plain) if found is None else (share, found)
+    decayed = found.rank < plain.rank or (found.rank == plain.rank and found.noise < _LESS_NOISE * plain.noise)
+    return (share, found) if decayed else (1.0, plain)
+
+
+def _fitted_share(before: torch.Tensor, after: torch.Tensor, num_samples: int | None, rounding: float | None) -> float:
+    """The share s that fits best off the span of the samples, where the trained weights are s times the initial."""
+    share, found = 1.0, _cut_spectrum(after - before, after, num_samples, None)
+    if found is None:
+        share = decay_share(before, after)
+        found = _cut_spectrum(after - share * before, after, num_samples, rounding)
     for _ in range(_SHARE_ROUNDS):
-        found = _cut_spectrum(after - share * before, after, num_samples)
         if found is None:
-            return share, None
-        # Off the row space of D the trained weights are s times the initial ones.
+            break
         rest, old = (each - (each @ found.right.T) @ found.right for each in (after, before))
-        share = float((rest * old).sum() / old.square().sum())
-    return share, _cut_spectrum(after - share * before, after, num_samples)
+        last, share = share, float((rest * old).sum() / old.square().sum().clamp_min(1e-300))
+        if abs(share - last) < _SAME_SHARE:
+            break
+        found = _cut_spectrum(after - share * before, after, num_samples, rounding)
+    return share
 
 
 def decay_share(before: torch.Tensor, after: torch.Tensor) -> float:
@@ -147,8 +172,15 @@ def decay_share(before: torch.Tensor, after: torch.Tensor) -> float:
     return float(torch.linalg.eigvals(torch.linalg.solve(before, after)).real.median())
 
 
-def _cut_spectrum(moved: torch.Tensor, after: torch.Tensor, num_samples: int | None) -> Spectrum | None:
-    """D's singular vectors up to the largest fall of its singular values; None if no fall is large enough."""
+def _cut_spectrum(
+    moved: torch.Tensor, after: torch.Tensor, num_samples: int | None, rounding: float | None
+) -> Spectrum | None:
+    """D's singular vectors above its noise; None if its rank is not clear.
+
+    The rank is where singular values fall by the largest factor. Where the weights were rounded to a grid that is
+    recognised, it is the number of singular values above those of the rounding errors: samples of different sizes may
+    fall by more among themselves.
+    """
     rows, columns = (moved != 0).any(1).sum(), (moved != 0).any(0).sum()  # neurons that never fired, constant inputs
     wide = moved.shape[0] <= moved.shape[1]
     values, vectors = torch.linalg.eigh(moved @ moved.T if wide else moved.T @ moved)
@@ -160,7 +192,10 @@ def _cut_spectrum(moved: torch.Tensor, after: torch.Tensor, num_samples: int | N
     above = sizes.clamp_min(floor)
     falls = above[:-1] / above[1:]
     rank = int(falls.argmax()) + 1
-    if float(falls[rank - 1]) < LEAST_FALL:
+    explained = _rank_above(above, (rounding or 0.0) * spread)
+    if explained is not None:
+        rank = explained
+    elif float(falls[rank - 1]) < LEAST_FALL:
         if num_samples is None or num_samples >= len(sizes):
             return None
         rank = num_samples
@@ -171,6 +206,14 @@ def _cut_spectrum(moved: torch.Tensor, after: torch.Tensor, num_samples: int | N
         left, right = (moved @ vectors) / kept, vectors.T
     noise = float(above[rank]) / spread
     return Spectrum(left, kept, right, tuple(sizes[: rank + 3].tolist()), float(falls[rank - 1]), noise)
+
+
+def _rank_above(sizes: torch.Tensor, edge: float) -> int | None:
+    """How many singular values exceed the largest one of rounding errors; None if these do not explain the next."""
+    rank = int((sizes > _ABOVE_ROUNDING * edge).sum())
+    if edge == 0 or not 0 < rank < len(sizes) or float(sizes[rank]) < _AT_ROUNDING * edge:
+        return None
+    return rank
 
 
 def _beside(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

@@ -351,6 +351,7 @@ class UnmixTuning:
     Attributes:
         zero: an entry below this many standard deviations of its rounding is zero.
         spare: zeros that a column must have beyond the rank, which any vector can be given.
+        evidence: that a column's zeros are not chance, at least: -log p.
         leverage: that no zero may have in the equations for a column: without any one of them it must stay determined.
         batch: starts at a time.
         steps: alternations of a start.
@@ -358,15 +359,18 @@ class UnmixTuning:
         uneven: most slack, in standard deviations, and largest power of a random factor, in these weights.
         levels: range of the size from which an entry counts as active, in mean sizes, drawn for each start.
         softness: of inactivity at the first step, in standard deviations of pre-activations; it falls to 0.
-        reweightings: of the minimisation of the sum of absolute values.
+        reweightings: of the minimisation of the sum of powers of absolute values.
         coarse: size of entries, over the mean, that are smoothed at its first step.
         kept: weight of active neurons in it, over the largest.
         draws: subsets of neurons that are tried for each start.
         most_drawn: samples up to which they are.
         agrees: share of zeros and of other entries that an input must fit for a column to be kept.
-        contradiction: share of its input's activation that may lie on a column's zeros, at both ends.
+        contradiction: share of its input's activation that may lie on a column's zeros, at both ends, but for one.
         hidden: what may lie there besides, over the share of entries that rounding hides.
         inactive: share of a column's zeros that its input must leave inactive, at one end at least.
+        most_hidden: share of a column's entries that rounding may hide.
+        repairs, ratios: mixtures that are repaired in a round, and neurons that are tried for each.
+        mended: part of a contradiction that a repair may leave.
         refits: rounds that compute all columns again from their inputs.
         stalled: batches without a new column after which a found one, perhaps wrong, is dropped.
         starts, starts_per_sample: at most.
@@ -377,6 +381,7 @@ class UnmixTuning:
 
     zero: float = tuned(6.0, "standard deviations", **COLUMNS)
     spare: int = tuned(4, "zeros", **COLUMNS)
+    evidence: float = tuned(20.0, "nats", **COLUMNS)
     leverage: float = tuned(0.995, "share", **COLUMNS)
     batch: int = tuned(16, "starts", **COLUMNS, rare="limits memory; results change by chance")
     steps: int = tuned(30, "steps", **COLUMNS)
@@ -390,9 +395,13 @@ class UnmixTuning:
     draws: int = tuned(6, "subsets", **COLUMNS)
     most_drawn: int = tuned(40, "samples", **COLUMNS, rare="more than 20 samples")
     agrees: float = tuned(0.7, "share", **COLUMNS)
-    contradiction: float = tuned(1e-3, "share", **COLUMNS)
+    contradiction: float = tuned(2e-3, "share", **COLUMNS)
     hidden: float = tuned(4.0, "x hidden share", **COLUMNS, rare="weights rounded to 16 bits")
     inactive: float = tuned(0.9, "share", **COLUMNS)
+    most_hidden: float = tuned(0.5, "share", **COLUMNS, rare="weights rounded to 16 bits")
+    mended: float = tuned(0.8, "share", **COLUMNS, rare="mixtures of two columns")
+    repairs: int = tuned(40, "columns", **COLUMNS)
+    ratios: int = tuned(24, "neurons", **COLUMNS)
     refits: int = tuned(6, "rounds", **COLUMNS)
     stalled: int = tuned(40, "batches", **COLUMNS)
     starts: int = tuned(2000, "starts", **COLUMNS)

@@ -13,9 +13,10 @@ import torch
 
 from exhume.attacks._base.problem import Problem, Proposal
 from exhume.attacks._base.stage import SearchResult
+from exhume.attacks._finish.column_ambiguity import spoiled_inputs
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
 from exhume.attacks._search.unmixing.columns import fit_inputs
-from exhume.attacks._search.unmixing.mixture import Mixture, Tensor
+from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, kullback_leibler
 from exhume.results.certificate import APPROXIMATE, EXACT, EXACT_BELOW, FAILED, RECOVERED_BELOW, Certificate
 from exhume.results.stop import Stop
 from exhume.support.randomness import generator_for
@@ -25,6 +26,11 @@ from exhume.target.dense_displacement import DenseDisplacement
 _AT_FLOOR = 10.0
 # Chance (its logarithm) with which an unrelated input may leave as many of a column's zeros inactive as its own does.
 _CHANCE = math.log(1e-3)
+_ABOUT_NORMS = "Norms: fixed by the bias, or known. Labels: the model's outputs."
+_OPEN_NORMS = (
+    "Norms: undetermined, because the first layer has no bias, or its bias was decayed otherwise than its weights. "
+    "Where the alphabet of labels is known, samples have norms that fit it, else sqrt(d). Labels: the model's outputs."
+)
 # Error bar of a sample whose column contradicts it: that of a guess.
 _GUESS = math.sqrt(2)
 
@@ -66,12 +72,12 @@ def finish_columns(problem: Problem, moved: DenseDisplacement, mixture: Mixture,
         samples=samples,
         stop=found.stop,
         signs_determined=complete,
-        norms_determined=complete and (placed.norms_determined or labelled.norms_determined),
+        norms_determined=complete and placed.norms_determined,  # those from outputs are estimates
         labels=labelled.labels if complete else None,
         coefficients=coefficients.to(dtype),
         certificate=certificate,
         evidence=_evidence(moved, mixture, found),
-        notes=_notes(moved, mixture, found, use_labels, labelled.note),
+        notes=_notes(moved, mixture, found, _ABOUT_NORMS if placed.norms_determined else _OPEN_NORMS),
     )
 
 
@@ -106,12 +112,16 @@ def _certificate(moved: DenseDisplacement, mixture: Mixture, found: SearchResult
     explained = columns.T @ (mixture.dual_basis(found.rows) @ spectrum.right)
     residual = float((moved.moved[mixture.alive] - explained).norm()) / size
     trusted = _beyond_chance(mixture, found.rows, inputs) & placed.signs_agree
-    errors = torch.where(trusted, _error_bars(moved, mixture, found.rows, placed.samples), _GUESS)
-    bars = tuple(errors.clamp_max(_GUESS).tolist())
+    bars = tuple(_error_bars(moved, mixture, found.rows, placed.samples).clamp_max(_GUESS).tolist())
     smallest = float(torch.linalg.svdvals(found.rows)[-1])
     good, count = sum(bar < RECOVERED_BELOW for bar in bars), len(bars)
+    if not bool(trusted.all()):  # a wrong column spoils the inputs of others, and which ones is not known
+        reason = (
+            f"{int((~trusted).sum())} of {count} columns contradict their own inputs, or agree with them by chance."
+        )
+        return Certificate(entries, unknowns, residual, floor, smallest, (), FAILED, reason)
     if residual > _AT_FLOOR * floor or not good:
-        reason = "The columns do not explain the displacement of the first layer, or contradict their own inputs."
+        reason = "The columns do not explain the displacement of the first layer, or rounding hides the samples."
         return Certificate(entries, unknowns, residual, floor, smallest, (), FAILED, reason)
     if max(bars) < EXACT_BELOW:
         reason = (
@@ -142,15 +152,14 @@ def _beyond_chance(mixture: Mixture, vectors: Tensor, inputs: Tensor) -> Tensor:
     for share, values in zip(shares, mixture.activations(inputs), strict=True):
         chance = (values < 0).double().mean(1).clamp(1e-6, 1 - 1e-6)
         own = torch.maximum(share.to(chance), chance)
-        divergence = torch.special.xlogy(own, own / chance) + torch.special.xlogy(1 - own, (1 - own) / (1 - chance))
-        logarithms.append(-count * divergence)
+        logarithms.append(-count * kullback_leibler(own, chance))
     return (torch.minimum(*logarithms) < _CHANCE) & agreement.consistent(mixture.tuning)
 
 
 def _error_bars(moved: DenseDisplacement, mixture: Mixture, vectors: Tensor, samples: Tensor) -> Tensor:
     """Relative errors (n,): the spread of samples computed again with noise of rounding's size added to D.
 
-    Noise off the row space of D reaches a sample through its row of C^+ alone.
+    Noise off the row space of D reaches a sample through its row of C^+ alone. What the zeros leave open is added.
     """
     tuning, spectrum, first = mixture.tuning, moved.spectrum, moved.first
     generator, zeros = generator_for(0, "error bars of unmix"), mixture.zeros(vectors)
@@ -176,7 +185,10 @@ def _error_bars(moved: DenseDisplacement, mixture: Mixture, vectors: Tensor, sam
     sizes = rows[:, -1].abs() if moved.has_bias else torch.linalg.vector_norm(rows, dim=1) / length
     through = torch.linalg.vector_norm(torch.linalg.inv(vectors.T), dim=1) / root  # rows of C^+
     squares += (mixture.noise * through / sizes).square() * width
-    return tuning.bars * squares.sqrt() / length
+    spoiled = spoiled_inputs(mixture, vectors).fill_diagonal_(0.0) * sizes / sizes[:, None]
+    apart = torch.cdist(given, given) if moved.has_bias else length.expand(len(length), -1)
+    ambiguous = (spoiled * apart).square().sum(1).sqrt()
+    return tuning.bars * (squares.sqrt() + ambiguous) / length
 
 
 def _evidence(moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> dict[str, object]:
@@ -202,9 +214,7 @@ def _evidence(moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -
     return evidence
 
 
-def _notes(
-    moved: DenseDisplacement, mixture: Mixture, found: SearchResult, from_outputs: bool, labels: str
-) -> dict[str, str]:
+def _notes(moved: DenseDisplacement, mixture: Mixture, found: SearchResult, norms: str) -> dict[str, str]:
     """Sentences for the result."""
     rank, spectrum = mixture.rank, moved.spectrum
     notes = {
@@ -219,8 +229,6 @@ def _notes(
             "first rows of the result are estimates from the zeros of a column, the others a basis of the span of the "
             "missing samples."
         )
-    elif not from_outputs:
-        notes["norms"] = "Norms: the bias fixes them. Labels: the model's outputs."
     else:
-        notes["norms"] = labels
+        notes["norms"] = norms
     return notes

@@ -39,11 +39,13 @@ class Candidates:
         vectors: (m, n), of length one.
         zeros: (m, h), where they vanish.
         alone: whether the zeros determine the vector: (m,).
+        net_zeros: zeros less those that chance leaves, (m,).
     """
 
     vectors: Tensor
     zeros: Tensor
     alone: Tensor
+    net_zeros: Tensor
 
 
 def search_columns(mixture: Mixture, open_inputs: Tensor, generator: torch.Generator) -> Candidates:
@@ -55,7 +57,7 @@ def search_columns(mixture: Mixture, open_inputs: Tensor, generator: torch.Gener
     inputs = torch.randn((tuning.batch, open_inputs.shape[1]), generator=generator).to(open_inputs) @ open_inputs.T
     first = torch.randn((tuning.batch, mixture.rank), generator=generator).to(mixture.basis)
     vectors, inputs = _alternate(mixture, open_inputs, (inputs, first), weighting, level)
-    return _columns(mixture, vectors, _uneven(mixture, inputs, weighting, generator), generator)
+    return _columns(mixture, vectors, (_uneven(mixture, inputs, weighting, generator), weighting.penalty), generator)
 
 
 def columns_of_inputs(mixture: Mixture, inputs: Tensor, vectors: Tensor, generator: torch.Generator) -> Candidates:
@@ -63,16 +65,19 @@ def columns_of_inputs(mixture: Mixture, inputs: Tensor, vectors: Tensor, generat
     weighting = Weighting.drawn(len(inputs), mixture.tuning, generator, inputs)
     weights = _uneven(mixture, inputs, weighting, generator)
     vectors = _smallest(mixture.gram(weights), vectors, _FIRST_ITERATIONS, _RIDGE_DOUBLE)
-    return _columns(mixture, vectors, weights, generator)
+    return _columns(mixture, vectors, (weights, weighting.penalty), generator)
 
 
-def _columns(mixture: Mixture, vectors: Tensor, weights: Tensor, generator: torch.Generator) -> Candidates:
-    """Columns by two ways, for weights (m, h) of the neurons: the one with more zeros, if it is alone.
+def _columns(
+    mixture: Mixture, vectors: Tensor, weighted: tuple[Tensor, Tensor], generator: torch.Generator
+) -> Candidates:
+    """Columns by two ways, for weights (m, h) of the neurons and a power (m, 1): those with more zeros, if alone.
 
-    The first minimises the sum of absolute values. The second draws few neurons, hardly more than determine a vector,
-    and hopes that all of them are zeros (Fischler & Bolles 1981); it pays while there are few samples.
+    The first minimises the sum of powers of absolute values. The second draws few neurons, hardly more than determine a
+    vector, and hopes that all of them are zeros (Fischler & Bolles 1981); it pays while there are few samples.
     """
-    best = settle(mixture, sharpen(mixture, vectors, weights))
+    weights, penalty = weighted
+    best = settle(mixture, sharpen(mixture, vectors, weights, penalty))
     draws = mixture.tuning.draws if mixture.rank <= mixture.tuning.most_drawn else 0
     for _ in range(draws):
         uniform = torch.rand((2, *weights.shape), generator=generator).to(weights).clamp(1e-12, 1 - 1e-12)
@@ -80,12 +85,13 @@ def _columns(mixture: Mixture, vectors: Tensor, weights: Tensor, generator: torc
         count = round((mixture.rank - 1) * (1 + 0.5 * float(uniform[1, 0, 0])))
         chosen = torch.zeros_like(weights).scatter_(1, keys.topk(max(count, 1), dim=1).indices, 1.0)
         drawn = settle(mixture, torch.linalg.eigh(mixture.gram(chosen))[1][:, :, 0])
-        better = drawn.alone & (~best.alone | (drawn.zeros.sum(1) > best.zeros.sum(1)))
+        better = drawn.alone & (~best.alone | (drawn.net_zeros > best.net_zeros))
         pick = better[:, None]
         best = Candidates(
             torch.where(pick, drawn.vectors, best.vectors),
             torch.where(pick, drawn.zeros, best.zeros),
             best.alone | better,
+            torch.where(better, drawn.net_zeros, best.net_zeros),
         )
     return best
 
@@ -127,8 +133,8 @@ def _smallest(matrices: Tensor, vectors: Tensor, iterations: int, ridge: float) 
     return torch.nan_to_num(vectors)
 
 
-def sharpen(mixture: Mixture, vectors: Tensor, weights: Tensor) -> Tensor:
-    """Minimises sum_h w_h |(U v)_h| over |v| = 1 by reweighted least squares (Daubechies et al. 2010)."""
+def sharpen(mixture: Mixture, vectors: Tensor, weights: Tensor, penalty: Tensor) -> Tensor:
+    """Minimises sum_h w_h |(U v)_h|^p over |v| = 1 by reweighted least squares (Daubechies et al. 2010); p (m, 1)."""
     tuning = mixture.tuning
     weights = weights / weights.amax(1, keepdim=True).clamp_min(1e-300) + tuning.kept
     identity = torch.eye(mixture.rank).to(vectors)
@@ -136,7 +142,7 @@ def sharpen(mixture: Mixture, vectors: Tensor, weights: Tensor) -> Tensor:
         columns = mixture.columns(vectors)
         sizes = columns.abs() / columns.abs().mean(1, keepdim=True)
         smooth = tuning.coarse * (_FINEST / tuning.coarse) ** (step / max(tuning.reweightings - 1, 1))
-        scaled = weights / (sizes.square() + smooth**2).sqrt()
+        scaled = weights / (sizes.square() + smooth**2) ** (1 - 0.5 * penalty)
         matrices = mixture.gram(scaled / scaled.amax(1, keepdim=True))
         matrices = matrices + _RIDGE_DOUBLE * mean_diagonal(matrices) * identity
         vectors = torch.nn.functional.normalize(torch.linalg.solve(matrices, vectors), dim=1)
@@ -153,7 +159,8 @@ def settle(mixture: Mixture, vectors: Tensor) -> Candidates:
         vectors = torch.where(better[:, None], new, vectors)
     zeros = mixture.zeros(vectors)
     enough = zeros.sum(1) >= mixture.rank + mixture.tuning.spare
-    return Candidates(vectors, zeros, enough & _alone(mixture, zeros))
+    enough &= mixture.evidence(vectors) > mixture.tuning.evidence
+    return Candidates(vectors, zeros, enough & _alone(mixture, zeros), mixture.net_zeros(vectors))
 
 
 def _alone(mixture: Mixture, zeros: Tensor) -> Tensor:

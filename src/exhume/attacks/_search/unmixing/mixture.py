@@ -30,7 +30,8 @@ class Agreement:
         inactive_before: likewise before training.
         unmoved: of the neurons inactive at both ends, those at which the column is zero.
         contradiction: of the activation that the input has at both ends (the smaller of the two, summed over neurons),
-            the part on the column's zeros. A neuron that is active at both ends should have moved.
+            the part on the column's zeros, without the largest. A neuron that is active at both ends should have moved,
+            but one may have next to no weight in the outputs.
         hidden: size below which rounding hides an entry, over the column's mean entry: about the share of moved
             neurons that look like zeros.
         zeros: (m, h), where the columns are zero.
@@ -50,7 +51,8 @@ class Agreement:
         first seen; after it, if the neuron came on when nothing was left to learn.
         """
         allowed = tuning.contradiction + tuning.hidden * self.hidden
-        return (self.contradiction < allowed) & (self.unlike_chance > tuning.inactive - self.hidden)
+        agrees = (self.contradiction < allowed) & (self.unlike_chance > tuning.inactive - self.hidden)
+        return agrees & (self.hidden < tuning.most_hidden)
 
     @property
     def unlike_chance(self) -> Tensor:
@@ -69,21 +71,24 @@ class Weighting:
         slack: how far active a neuron may be before training, in standard deviations of pre-activations: (m, 1). Other
             samples may have switched it off before this one was first seen.
         unevenness: power of a random factor of each neuron, (m, 1); 0 for none.
+        penalty: power of absolute values whose sum a column minimises, (m, 1). Below 1 it finds columns with few zeros,
+            at 1 the result depends less on where the minimisation begins.
     """
 
     exponent: Tensor
     slack: Tensor
     unevenness: Tensor
+    penalty: Tensor
 
     @staticmethod
     def drawn(count: int, tuning: UnmixTuning, generator: torch.Generator, like: Tensor) -> Weighting:
-        """Random weightings; half of them without slack, and half of them even."""
-        uniform = torch.rand((3, count, 1), generator=generator).to(like)
+        """Random weightings; half of them without slack, half of them even, half of them with absolute values."""
+        uniform = torch.rand((4, count, 1), generator=generator).to(like)
         low, high = tuning.exponents
         slack, unevenness = (
-            limit * (2 * part - 1).clamp_min(0) for limit, part in zip(tuning.uneven, uniform[1:], strict=True)
+            limit * (2 * part - 1).clamp_min(0) for limit, part in zip(tuning.uneven, uniform[1:3], strict=True)
         )
-        return Weighting(low + (high - low) * uniform[0], slack, unevenness)
+        return Weighting(low + (high - low) * uniform[0], slack, unevenness, (2 * uniform[3]).clamp_max(1.0))
 
 
 class Mixture:
@@ -125,6 +130,30 @@ class Mixture:
         """Where columns are zero: (m, h)."""
         return self.columns(vectors).abs() < self.threshold(vectors)
 
+    def evidence(self, vectors: Tensor) -> Tensor:
+        """How improbable it is that columns of independent normal entries have so many zeros: -log p, (m,).
+
+        n - 1 zeros can be given to any vector. Each of the other h - n + 1 entries is below the threshold with a
+        probability p, and a share q > p of them with one of exp(-(h - n + 1) KL(q || p)) at most. p is that of a normal
+        entry, or the share of entries between one and two thresholds if more are there. Without it, a vector that
+        rounding has swamped would seem to have the most zeros.
+        """
+        threshold, sizes = self.threshold(vectors), self.columns(vectors).abs()
+        others = self.num_neurons - self.rank + 1
+        zeros, near = ((sizes < factor * threshold).sum(1) for factor in (1, 2))
+        share = (zeros - self.rank + 1).to(sizes) / others
+        normal = torch.erf(threshold[:, 0] / math.sqrt(2))
+        chance = torch.maximum(normal, (near - zeros).to(sizes) / others).clamp(1e-12, 1 - 1e-12)
+        return others * kullback_leibler(torch.maximum(share, chance), chance)
+
+    def net_zeros(self, vectors: Tensor) -> Tensor:
+        """Zeros of columns less those that chance leaves: as many entries as lie between one and two thresholds, (m,).
+
+        Columns are compared by it. Evidence would prefer a mixture of two that rounding hides less than either.
+        """
+        threshold, sizes = self.threshold(vectors), self.columns(vectors).abs()
+        return 2 * (sizes < threshold).sum(1) - (sizes < 2 * threshold).sum(1)
+
     def gram(self, weights: Tensor) -> Tensor:
         """Weighted Gram matrices of the basis: weights (m, h) -> (m, n, n)."""
         return weighted_gram(self.basis, weights)
@@ -143,6 +172,20 @@ class Mixture:
         far = torch.minimum(weighting.slack - before / size, -after / size)
         smooth = torch.nn.functional.softplus(far / softness) * softness if softness > 0 else far.clamp_min(0)
         return smooth**weighting.exponent
+
+    def independent(self, vectors: Tensor) -> list[int]:
+        """Indices of vectors that are not in the span of those before them, by the part outside it.
+
+        Rounding makes the same column look like two: that part must exceed what it can hide.
+        """
+        found = torch.zeros((0, vectors.shape[1])).to(vectors)
+        least, kept = self.threshold(vectors)[:, 0].clamp_min(self.tuning.distinct), []
+        for index, vector in enumerate(vectors):
+            outside = vector - found.T @ (found @ vector)
+            if float(outside.norm()) > float(least[index]):
+                found = torch.cat([found, (outside / outside.norm())[None]])
+                kept.append(index)
+        return kept
 
     def open_inputs(self, vectors: Tensor) -> Tensor:
         """Orthonormal columns (n, n - m) that span the inputs of all samples but those of m found columns.
@@ -171,11 +214,12 @@ class Mixture:
         before, after = (each < 0 for each in ends)
         count = zeros.sum(1).clamp_min(1)
         both, active = before & after, torch.minimum(*ends).clamp_min(0)
+        moveless = active * zeros
         return Agreement(
             (zeros & after).sum(1) / count,
             (zeros & before).sum(1) / count,
             (zeros & both).sum(1) / both.sum(1).clamp_min(1),
-            (active * zeros).sum(1) / active.sum(1).clamp_min(1e-300),
+            (moveless.sum(1) - moveless.amax(1)) / active.sum(1).clamp_min(1e-300),
             (self.threshold(vectors) / self.columns(vectors).abs().mean(1, keepdim=True))[:, 0],
             zeros,
         )
@@ -187,18 +231,12 @@ def weighted_gram(matrix: Tensor, weights: Tensor) -> Tensor:
     return torch.cat([(matrix.T[None] * part[:, None, :]) @ matrix for part in weights.split(rows)])
 
 
+def kullback_leibler(share: Tensor, chance: Tensor) -> Tensor:
+    """KL(q || p) of two coins."""
+    tails = torch.special.xlogy(1 - share, (1 - share) / (1 - chance))
+    return torch.special.xlogy(share, share / chance) + tails
+
+
 def mean_diagonal(matrices: Tensor) -> Tensor:
     """The mean of the diagonals (m, n, n) -> (m, 1, 1)."""
     return matrices.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
-
-
-def independent(vectors: Tensor, least: float) -> list[int]:
-    """Indices of vectors that are not in the span of those before them, by the part outside it."""
-    found = torch.zeros((0, vectors.shape[1])).to(vectors)
-    kept = []
-    for index, vector in enumerate(vectors):
-        outside = vector - found.T @ (found @ vector)
-        if float(outside.norm()) > least:
-            found = torch.cat([found, (outside / outside.norm())[None]])
-            kept.append(index)
-    return kept

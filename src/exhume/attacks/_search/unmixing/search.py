@@ -15,8 +15,12 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, search_columns
-from exhume.attacks._search.unmixing.mixture import Mixture, independent
+from exhume.attacks._search.unmixing.mixture import Mixture
+from exhume.attacks._search.unmixing.repair import repair
 from exhume.results.stop import Stop
+
+# Cosine above which two vectors are the same column.
+_SAME = 0.99
 
 
 @dataclass(frozen=True)
@@ -90,28 +94,36 @@ class UnmixSearch(Search[UnmixState]):
     def _with(self, vectors: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
         """Vectors and the further ones that are independent of them."""
         together = torch.cat([vectors, more])
-        return together[independent(together, self._tuning.distinct)[: self.count]]
+        return together[self.mixture.independent(together)[: self.count]]
 
     def _checked(self, state: UnmixState, generator: torch.Generator) -> UnmixState:
         """Complete if no column contradicts its input and no input yields more zeros; else mended or dropped."""
         mixture, vectors = self.mixture, state.vectors
         for _ in range(self._tuning.refits):
+            vectors = repair(mixture, vectors, generator)
             inputs = mixture.inputs_of(vectors)
             agreement = mixture.agreement(vectors, inputs)
             consistent = agreement.consistent(self._tuning)
             again = columns_of_inputs(mixture, inputs, vectors, generator)
-            better = again.alone & (again.zeros.sum(1) > agreement.zeros.sum(1) + 1)
+            better = again.alone & (again.net_zeros > mixture.net_zeros(vectors) + 1)
+            better &= ~_repeats(again.vectors, vectors)
             if bool(consistent.all()) and not bool(better.any()):
                 return replace(state, vectors=vectors, complete=True)
             vectors = torch.where(better[:, None], again.vectors, vectors)
-            vectors = vectors[mixture.zeros(vectors).sum(1).argsort(descending=True)]
-            vectors = vectors[independent(vectors, self._tuning.distinct)]
+            vectors = vectors[mixture.net_zeros(vectors).argsort(descending=True)]
+            vectors = vectors[mixture.independent(vectors)]
             if len(vectors) < self.count:
                 return replace(state, vectors=vectors)
         agreement = mixture.agreement(vectors, mixture.inputs_of(vectors))
         consistent = agreement.consistent(self._tuning)
         # A mixture of two columns leaves the input of the one right and spoils that of the other: it has few zeros.
         kept = consistent.clone()
-        kept[agreement.zeros.sum(1).argmin()] = False
+        kept[mixture.net_zeros(vectors).argmin()] = False
         kept[agreement.unmoved.argmin()] = False
         return replace(state, vectors=vectors[kept])
+
+
+def _repeats(again: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    """Which of the new vectors (n, n) is the vector of another sample: inputs of one class are near each other."""
+    cosines = (again @ vectors.T).abs().fill_diagonal_(0.0)
+    return cosines.amax(1) > _SAME
