@@ -132,7 +132,11 @@ _ALL = (
         quick=False,
     ),
     BenchmarkVictim(
-        "law-digits", 1, "random features, ReLU, 10 digits, p = 5dn", _law("digits", 3200, samples=10), "e335b5c5b0cdbe30"
+        "law-digits",
+        1,
+        "random features, ReLU, 10 digits, p = 5dn",
+        _law("digits", 3200, samples=10),
+        "e335b5c5b0cdbe30",
     ),
     BenchmarkVictim(
         "law-gelu",
@@ -141,7 +145,9 @@ _ALL = (
         _law("sphere", 500, "gelu", dim=20, samples=5, seed=0),
         "5033a40ed2a28e2f",
     ),
-    BenchmarkVictim("linear-probe", 1, "5 digits, frozen convolutions with GELU, head in closed form", _probe, "f7a370ac44f62fce"),
+    BenchmarkVictim(
+        "linear-probe", 1, "5 digits, frozen convolutions with GELU, head in closed form", _probe, "f7a370ac44f62fce"
+    ),
     BenchmarkVictim(
         "mlp-momentum",
         1,
