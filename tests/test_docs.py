@@ -110,3 +110,10 @@ def test_every_bench_named_in_the_documentation_exists():
 def test_a_grid_in_the_documentation_has_at_most_ten_lines():
     (grid,) = blocks(ROOT / "docs" / "sweeps.md", "yaml")
     assert len(grid.splitlines()) <= 10
+
+
+def test_every_page_is_in_the_navigation_of_the_site_and_every_entry_is_a_page():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r": ([\w/]+\.md)$", navigation, flags=re.MULTILINE)
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(pages), "add the page to the nav of mkdocs.yml"

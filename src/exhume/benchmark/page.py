@@ -18,8 +18,13 @@ _NOTHING = "-"
 
 def describe(found: Benchmark) -> str:
     """The table as aligned text, and below it why attacks did not run."""
-    lines = [text.table(("victim", "rank", "attack", "recovered", "error", "certified", "passes", "seconds", "verdict"),
-                        [_cells(row) for row in found.rows if row.ran], left=1)]
+    lines = [
+        text.table(
+            ("victim", "rank", "attack", "recovered", "error", "certified", "passes", "seconds", "verdict"),
+            [_cells(row) for row in found.rows if row.ran],
+            left=1,
+        )
+    ]
     lines += [f"  {row.victim}: {row.attack} did not run: {row.reason}" for row in found.rows if not row.ran]
     ranks = ", ".join(f"{name} {rank:.2g}" for name, rank in found.ranks.items())
     return "\n".join([*lines, f"mean rank: {ranks}"])
@@ -90,7 +95,9 @@ def _results(found: Benchmark) -> Table:
         }
         for row in found.rows
     ]
-    caption = "Recovered is an error below 0.1, with the signs that the attack claims. Certificates do not see the truth."
+    caption = (
+        "Recovered is an error below 0.1, with the signs that the attack claims. Certificates do not see the truth."
+    )
     return Table.of("Results", rows, caption=caption, name="results")
 
 

@@ -87,7 +87,9 @@ def run_benchmark(
         made, missing = _build(victim)
         found = []
         for number, attack in enumerate(attacks):
-            progress = None if announce is None else announce(victim.title, attack.name, place * len(attacks) + number, total)
+            progress = (
+                None if announce is None else announce(victim.title, attack.name, place * len(attacks) + number, total)
+            )
             if made is None:
                 found.append(Row(victim.title, attack.name, missing))
                 continue
@@ -132,7 +134,9 @@ class _Pair:
             "attack": [self.attack.name, asdict(self.attack), source_hash(self.attack)],
             "run": [self.max_passes, self.seed, __version__],
         }
-        return self.out / f"{self.victim.name}-v{self.victim.version}" / f"{self.attack.name}-{fingerprint(identity)[:12]}"
+        return (
+            self.out / f"{self.victim.name}-v{self.victim.version}" / f"{self.attack.name}-{fingerprint(identity)[:12]}"
+        )
 
     def _run(self, made: Made, folder: Path, progress: AttackProgress | None) -> Row:
         """Runs the attack, which sees the target alone; its own errors are part of the table."""
@@ -161,7 +165,9 @@ def _scored(names: tuple[str, str], result: Reconstruction, score: Score) -> Row
     """The numbers of a result and of its score."""
     errors = result.certificate.predicted_errors if result.certificate.verdict != FAILED else ()
     certified = [row for row, error in enumerate(errors) if error < RECOVERED_BELOW]
-    right = {match.row for match, error in zip(score.matches, score.claimed_errors, strict=True) if error < RECOVERED_BELOW}
+    right = {
+        match.row for match, error in zip(score.matches, score.claimed_errors, strict=True) if error < RECOVERED_BELOW
+    }
     return Row(
         *names,
         recovered=score.claimed_recovered,

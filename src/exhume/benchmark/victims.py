@@ -11,11 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from sklearn.datasets import load_diabetes
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from exhume import data
 from exhume.benchmark.recipes import Recipe, probe, train_perceptron
 from exhume.data import Dataset
 from exhume.errors import DataError, unknown_name
+from exhume.estimators.linear import span_target
 from exhume.support.checkpoint import fingerprint
 from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
@@ -110,6 +115,17 @@ def _probe() -> Made:
     return Made(Target.last_layer(model, initial_head="zero", input_shape=(64,), knowledge=known), training, start)
 
 
+def _pipeline() -> Made:
+    """Logistic regression behind random Fourier features, as a scikit-learn pipeline keeps it."""
+    patients, disease = load_diabetes(return_X_y=True)
+    records = StandardScaler().fit_transform(patients[:8])
+    sampler = RBFSampler(gamma=0.1, n_components=320, random_state=0).fit(records)
+    model = LogisticRegression().fit(sampler.transform(records), disease[:8] > 120)
+    training = Dataset.of(records, labels=(disease[:8] > 120).astype(float))
+    target = span_target([sampler], model).assuming(num_samples=training.num_samples)
+    return Made(target, training, [torch.as_tensor(sampler.random_weights_)])
+
+
 _SIMUDY = Recipe(rate=0.01, epochs=20)  # full batch, as in SimuDy's public experiments
 _MOMENTUM = Recipe(rate=0.02, epochs=100, batch=5, momentum=0.9)
 _DECAY = Recipe(rate=0.02, epochs=100, batch=5, momentum=0.9, decay=5e-4)
@@ -132,7 +148,11 @@ _ALL = (
         quick=False,
     ),
     BenchmarkVictim(
-        "law-digits", 1, "random features, ReLU, 10 digits, p = 5dn", _law("digits", 3200, samples=10), "e335b5c5b0cdbe30"
+        "law-digits",
+        1,
+        "random features, ReLU, 10 digits, p = 5dn",
+        _law("digits", 3200, samples=10),
+        "e335b5c5b0cdbe30",
     ),
     BenchmarkVictim(
         "law-gelu",
@@ -141,7 +161,16 @@ _ALL = (
         _law("sphere", 500, "gelu", dim=20, samples=5, seed=0),
         "5033a40ed2a28e2f",
     ),
-    BenchmarkVictim("linear-probe", 1, "5 digits, frozen convolutions with GELU, head in closed form", _probe, "f7a370ac44f62fce"),
+    BenchmarkVictim(
+        "linear-probe", 1, "5 digits, frozen convolutions with GELU, head in closed form", _probe, "f7a370ac44f62fce"
+    ),
+    BenchmarkVictim(
+        "sklearn-rbf",
+        1,
+        "scikit-learn: 320 random Fourier features, logistic regression, 8 patients of 10 numbers",
+        _pipeline,
+        "93f6d5a95d1517ab",
+    ),
     BenchmarkVictim(
         "mlp-momentum",
         1,
