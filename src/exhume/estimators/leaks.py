@@ -39,7 +39,8 @@ def count_of_rows(steps: Sequence[Step]) -> int | None:
 def _count_seen(estimator: Any) -> int | None:
     if isinstance(getattr(estimator, "t_", None), int | np.integer) and hasattr(estimator, "n_iter_"):
         epochs = int(estimator.n_iter_)  # of an MLP, which counts the rows that it has seen
-        return int(estimator.t_) // epochs if epochs and "BaseMultilayerPerceptron" in family(estimator) else None
+        mlp = epochs and estimator.t_ and "BaseMultilayerPerceptron" in family(estimator)
+        return int(estimator.t_) // epochs if mlp else None
     for name in ("n_samples_seen_", "n_samples_", "n_samples_fit_"):
         value = getattr(estimator, name, None)
         if value is not None:
