@@ -116,7 +116,7 @@ def _module(layers: Layers, activation: str) -> nn.Sequential:
     """A torch module with these weights; its outputs are those before the last activation."""
     parts: list[nn.Module] = []
     for weights, intercepts in layers:
-        layer = nn.Linear(*weights.shape, dtype=torch.float64)
+        layer = nn.Linear(weights.shape[0], weights.shape[1], dtype=torch.float64)
         with torch.no_grad():
             layer.weight.copy_(torch.from_numpy(np.array(weights.T, dtype=np.float64)))
             assert layer.bias is not None

@@ -22,7 +22,17 @@ _CONVERT = (
     '  skops.io.dump(joblib.load("{name}"), "{stem}.skops")'
 )
 # First bytes of files that pickle, joblib and their compressions write.
-_PICKLED = (b"\x80", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00\x00", b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x04\x22\x4d\x18")
+_PICKLED = (
+    b"\x80",
+    b"\x1f\x8b",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"]\x00\x00",
+    b"\x78\x01",
+    b"\x78\x9c",
+    b"\x78\xda",
+    b"\x04\x22\x4d\x18",
+)
 _SUFFIXES = (".pkl", ".pickle", ".joblib", ".sav", ".p")
 
 
@@ -66,9 +76,7 @@ def open_estimator(path: Path, max_size: str = "4GB") -> tuple[Any, tuple[str, .
 def _version_notes(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     """One sentence for every other version of scikit-learn that parts of a file were written with."""
     versions = {
-        each.message.original_sklearn_version
-        for each in caught
-        if isinstance(each.message, InconsistentVersionWarning)
+        each.message.original_sklearn_version for each in caught if isinstance(each.message, InconsistentVersionWarning)
     }
     return tuple(
         f"Warning: the file was written with scikit-learn {version}, and this is {sklearn.__version__}. Attributes may "

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from exhume import attacks
-from exhume.attacks import Attack, Unmix
+from exhume.attacks import Unmix
 from exhume.errors import ExhumeError, InputError, TooFewEquations, brief
 from exhume.estimators.findings import FitColumn, PipelineFindings, StepFinding, StepKind
 from exhume.estimators.kinds import MLP, classify
@@ -273,18 +273,3 @@ def _notes(part: Part, left_out: tuple[str, ...]) -> tuple[str, ...]:
     if left_out:
         notes.append(f"No step reads these columns, or what it does to them cannot be undone: {', '.join(left_out)}.")
     return tuple(dict.fromkeys(notes))
-
-
-def runner(seed: int, max_passes: float, attack_options: dict[str, Any] | None = None) -> Runner:
-    """Runs attacks with a seed and a budget of feature passes."""
-
-    def run(target: Target, method: str, seconds: float) -> Reconstruction:
-        settings = attack_options or {}
-        return attacks.reconstruct(
-            target, method=method, seed=seed, max_passes=max_passes, max_seconds=seconds, **settings
-        )
-
-    return run
-
-
-__all__ = ["STORED", "Attack", "Recovered", "Runner", "column_names", "encode", "recover", "runner"]

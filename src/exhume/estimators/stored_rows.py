@@ -122,7 +122,7 @@ def stored_rows(step: Step) -> StoredRows | None:
     """
     store = store_of(step.estimator)
     held = None if store is None else store.read(step.estimator)
-    if store is None or held is None or not len(getattr(held, "shape", ())) == 2 or not held.shape[0]:
+    if store is None or held is None or len(getattr(held, "shape", ())) != 2 or not held.shape[0]:
         return None
     if sparse.issparse(held):
         return StoredRows(step, store, held.shape[0], reason="they are kept as a sparse matrix; exhume reads tables")

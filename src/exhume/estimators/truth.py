@@ -21,7 +21,7 @@ from exhume.scoring.against_truth import Score, score_samples
 from exhume.support import files
 
 # Pairs of true and recovered rows that are compared; of larger tables the first true rows are.
-_MOST_PAIRS = 16_000_000
+_MOST_PAIRS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def compare(
         notes.append(f"Of {len(rows):,} true rows the first {most:,} were compared.")
         rows = rows[:most]
     centre, scale = _scale(rows)
-    placed = [None if each is None else (each - centre) / scale for each in (samples, rows, others)]
-    score = score_samples(placed[0], placed[1], non_members=placed[2])
+    non_members = None if others is None else (others - centre) / scale
+    score = score_samples((samples - centre) / scale, (rows - centre) / scale, non_members=non_members)
     table = TableFormat(tuple(Column(column.name) for column in extended))
     dataset = Dataset(
         "own",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -41,7 +41,7 @@ class Among:
 
 
 # What rows pass on their way to an estimator: a fitted transformer, or one of the above.
-Passed = BaseEstimator | Columns | Lost | Among
+Passed: TypeAlias = BaseEstimator | Columns | Lost | Among
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,9 @@ def of_records(report: Report, id: str) -> Grid:
         ),
     )
     rows = tuple(_record_row(sample, report.fields) for sample in shown)
-    caption = "Each value is the recovered one, in original units" + ("; below it the true one. Digits that agree are bold." if has_truth else ".")
+    caption = "Each value is the recovered one, in original units" + (
+        "; below it the true one. Digits that agree are bold." if has_truth else "."
+    )
     return Grid(id, "Recovered records", caption, columns, rows, "records.csv", _records_csv(report, shown, has_truth))
 
 
@@ -205,7 +207,9 @@ def _agreeing(text: str, true: str) -> int:
         return len(text)
     if len(text.partition(".")[0]) != len(true.partition(".")[0]) or "e" in f"{text}{true}":
         return 0
-    return next((place for place, (a, b) in enumerate(zip(text, true, strict=False)) if a != b), min(len(text), len(true)))
+    return next(
+        (place for place, (a, b) in enumerate(zip(text, true, strict=False)) if a != b), min(len(text), len(true))
+    )
 
 
 def _records_csv(report: Report, shown: list[Sample], has_truth: bool) -> str:

@@ -8,9 +8,11 @@ from exhume.data import TableFormat
 from exhume.estimators.findings import FitColumn, PipelineFindings, StepFinding, StepKind
 from exhume.estimators.remedies import remedies_for
 from exhume.report.content import Fact, Field, Level, PipelineStep, Remedy, Report, Sample, Verdict
-from exhume.report.subject import Subject, certainties
+from exhume.report.subject import Subject
 from exhume.report.verdict import samples_in_words
 from exhume.results.certificate import RECOVERED_BELOW
+from exhume.scoring.findings import certainties
+from exhume.scoring.outcome import Outcome
 from exhume.support.text import plural
 
 _LEVELS = {
@@ -60,15 +62,15 @@ def _step(found: StepFinding) -> PipelineStep:
 
 
 def _verdict(subject: Subject, pipeline: PipelineFindings) -> Verdict:
-    """The headline, from what was found; a step that was not examined is never called safe."""
-    found, result = subject.findings, subject.result
+    """The headline; level and colour follow from the outcome. A step that was not examined is never called safe."""
+    found, result, judged = subject.findings, subject.result, subject.judgement
     kept = [each for each in pipeline.steps if each.kind is StepKind.KEEPS_ROWS]
     open_steps = [each for each in pipeline.steps if each.kind in (StepKind.DECLINED, StepKind.NOT_RECOVERED)]
-    shown = found.recovered if found.scored else found.confirmed
-    total = found.sought if found.scored else found.rows
     sentences = [] if result is None else [result.certificate.reason]
-    if shown:
-        rows = samples_in_words(shown, total, "training rows" if found.scored else "rows that it keeps")
+    if judged.outcome is Outcome.RECOVERED:
+        shown = found.recovered if found.scored else found.certified
+        total = found.sought if found.scored else found.rows
+        rows = samples_in_words(shown, total, "training rows" if found.scored else "rows that were found")
         where = " and ".join(dict.fromkeys(each.name for each in pipeline.steps if each.rows))
         verb = "stands" if shown == 1 else "stand"
         headline = (
@@ -76,19 +78,27 @@ def _verdict(subject: Subject, pipeline: PipelineFindings) -> Verdict:
             if kept
             else f"This model gives away its training data: {rows} can be computed from its weights ({where})."
         )
-        level = Level.LEAK if 2 * shown >= total else Level.PARTIAL
-        sentences += _compared(subject)
-        return Verdict(level, headline, tuple(sentences))
+        if found.scored and not found.recovered:
+            headline = "This model gives away rows, but the rows that were given are not among them."
+            sentences.append(judged.reason)
+        level = Level.LEAK if 2 * shown >= total and shown else Level.PARTIAL
+        return Verdict(level, headline, (*sentences, *_compared(subject)))
+    if judged.outcome is Outcome.NOT_RECOVERABLE:
+        headline = "The training rows cannot be determined from this estimator: it is too small to hold them."
+        return Verdict(Level.OUT_OF_REACH, headline, (judged.reason, "What it tells of all rows together is below."))
+    level = Level.IN_WEIGHTS if judged.outcome is Outcome.NOT_RECOVERED else Level.INCONCLUSIVE
     if kept:
         count = plural(sum(each.rows for each in kept), "training row")
         headline = f"This file holds {count}, though not in the units in which they were passed to fit."
-        return Verdict(Level.PARTIAL, headline, (*sentences, *_reasons(kept), *_compared(subject)))
+        return Verdict(level, headline, (*sentences, *_reasons(kept), *_compared(subject)))
     headline = "No training row was found in this estimator; that is no proof of safety."
-    return Verdict(Level.NOT_SHOWN, headline, (*sentences, *_reasons(open_steps), *_compared(subject)))
+    return Verdict(level, headline, (*sentences, *_reasons(open_steps), *_compared(subject)))
 
 
 def _reasons(steps: list[StepFinding]) -> list[str]:
-    return [f"{each.name} ({each.path}): {each.reason}." if each.path else f"{each.name}: {each.reason}." for each in steps]
+    return [
+        f"{each.name} ({each.path}): {each.reason}." if each.path else f"{each.name}: {each.reason}." for each in steps
+    ]
 
 
 def _compared(subject: Subject) -> list[str]:
@@ -98,8 +108,8 @@ def _compared(subject: Subject) -> list[str]:
     if not found.scored:
         return ["The training rows were not given, so that what was found was compared with nothing."]
     return [
-        f"Compared with the rows that were given, {samples_in_words(found.recovered, found.sought, 'training rows')} came "
-        f"back with an error below {RECOVERED_BELOW:g}."
+        f"Compared with the rows that were given, {samples_in_words(found.recovered, found.sought, 'training rows')} "
+        f"came back with an error below {RECOVERED_BELOW:g}."
     ]
 
 
@@ -127,7 +137,8 @@ def _samples(subject: Subject, columns: tuple[FitColumn, ...]) -> tuple[Sample, 
     samples = []
     for row, (values, word) in enumerate(zip(result.samples.tolist(), certainties(result), strict=True)):
         match = matches.get(row)
-        true = () if match is None or subject.redacted else _decoded(truth[match.truth_index], columns)
+        shown = match is not None and (match.error < RECOVERED_BELOW or subject.show_truth) and not subject.redacted
+        true = _decoded(truth[match.truth_index], columns) if match is not None and shown else ()
         samples.append(
             Sample(
                 row=row,
