@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from exhume import attacks
-from exhume.attacks import Unmix
 from exhume.errors import ExhumeError, InputError, TooFewEquations, brief
 from exhume.estimators.findings import FitColumn, PipelineFindings, StepFinding, StepKind
-from exhume.estimators.kinds import MLP, classify
+from exhume.estimators.kinds import classify
 from exhume.estimators.leaks import count_of_rows, leaks_of
-from exhume.estimators.mlp import network_target
+from exhume.estimators.plans import can_be_attacked, plan_of
 from exhume.estimators.stored_rows import StoredRows, stored_rows
 from exhume.estimators.undo import Rows, Values, undo_all
 from exhume.estimators.walk import Step, family, walk
@@ -83,13 +81,12 @@ def recover(estimator: Any, run: Runner, seconds: float) -> Recovered:
         if place in kept:
             findings.append(_of_kept(kept[place]))
             continue
-        attack = _attack_of(step)
-        if attack is None or rows_in_file:
+        if not can_be_attacked(step) or rows_in_file:
             finding = _unattacked(step)
-            findings.append(replace(finding, reason=_KEPT_ELSEWHERE) if attack else finding)
+            findings.append(replace(finding, reason=_KEPT_ELSEWHERE) if can_be_attacked(step) else finding)
             continue
         left = max(ends_at - time.monotonic(), 1.0)
-        finding, part, refusal = _attacked(step, attack, count_of_rows(steps), run, left)
+        finding, part, refusal = _attacked(step, count_of_rows(steps), run, left)
         findings.append(finding)
         parts += [] if part is None else [part]
         reasons += [] if refusal is None else [refusal]
@@ -137,25 +134,8 @@ def encode(values: Values, names: Sequence[str]) -> tuple[torch.Tensor, tuple[Fi
     return torch.from_numpy(np.stack(numbers, 1)), tuple(columns)
 
 
-def _attack_of(step: Step) -> Callable[[int | None], tuple[Target, str, int, str]] | None:
-    """Makes the target of a step, the attack's name, the steps before that remain to be undone, and a note."""
-    if MLP in family(step.estimator):
-
-        def network(count: int | None) -> tuple[Target, str, int, str]:
-            target, note = network_target(step.estimator, count)
-            method = Unmix.name if step.estimator.activation == "relu" else attacks.AUTO
-            return target, method, len(step.before), note
-
-        return network
-    return None
-
-
 def _attacked(
-    step: Step,
-    attack: Callable[[int | None], tuple[Target, str, int, str]],
-    count: int | None,
-    run: Runner,
-    seconds: float,
+    step: Step, count: int | None, run: Runner, seconds: float
 ) -> tuple[StepFinding, Part | None, tuple[str, str] | None]:
     """Runs the attack on a step: what it found, and why it could not be run or its rows not be brought back."""
     leaks = leaks_of(step.estimator)
@@ -164,17 +144,17 @@ def _attacked(
         return StepFinding(step.path, step.name, StepKind.DECLINED, leaks=leaks, reason=reason)
 
     try:
-        target, method, undone, note = attack(count)
-        result = run(target, method, seconds)
+        plan = plan_of(step, count)
+        result = plan.finish(run(plan.target, plan.method, seconds))
     except (ExhumeError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
         reason = error.counted if isinstance(error, TooFewEquations) else brief(error)
         return declined(reason), None, (step.title, reason)
-    result = replace(result, notes=(note, *result.notes) if note else result.notes)
+    result = replace(result, notes=(plan.note, *result.notes) if plan.note else result.notes)
     if not (result.norms_determined and result.signs_determined):
         reason = f"{result.certificate.reason} Without norms and signs, rows cannot be brought back to their units."
         return _missed(step, leaks, reason), None, (step.title, reason)
     try:
-        rows = undo_all(step.before[:undone], Rows.of(result.samples.detach().cpu().double().numpy()))
+        rows = undo_all(plan.before, Rows.of(result.samples.detach().cpu().double().numpy()))
     except InputError as error:
         return declined(str(error)), None, (step.title, str(error))
     certified = sum(error < RECOVERED_BELOW for error in result.certificate.predicted_errors)
