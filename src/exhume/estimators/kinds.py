@@ -6,6 +6,8 @@ from typing import Any
 
 from exhume.estimators.findings import StepKind
 from exhume.estimators.leaks import LEAKS
+from exhume.estimators.linear import DECLINED as NOT_SPANNED
+from exhume.estimators.linear import KEEPS_SPAN
 from exhume.estimators.stored_rows import STORES
 from exhume.estimators.walk import CONTAINERS
 
@@ -24,12 +26,6 @@ DECLINED: dict[str, str] = {
     "FeatureHasher": _TEXT,
     "DictVectorizer": _TEXT,
     "TfidfTransformer": _TEXT,
-    "LinearModel": "its coefficients are a combination of all rows; they show rows only behind features that are not "
-    "linear, such as RBFSampler",
-    "LinearClassifierMixin": "its coefficients are a combination of all rows; they show rows only behind features that "
-    "are not linear, such as RBFSampler",
-    "BaseSGD": "its coefficients are a combination of all rows; they show rows only behind features that are not "
-    "linear, such as RBFSampler",
     "_BaseNB": _AVERAGES,
     "ClusterMixin": _AVERAGES,
     "NearestCentroid": _AVERAGES,
@@ -56,23 +52,21 @@ _HOLD_NOTHING = frozenset(
         "SkewedChi2Sampler",
     }
 )
+_COEFFICIENTS = "coefficients, behind features that are not linear, such as RBFSampler"
 _UNKNOWN = "exhume knows no attack on this class, so nothing was tested"
 
 
-def classify(family: tuple[str, ...], span: frozenset[str] = frozenset()) -> tuple[StepKind, str]:
-    """What can be expected of a class, by the names of it and its bases, and why or where.
-
-    Args:
-        family: names of the class and its bases.
-        span: names of linear estimators whose coefficients are attacked behind features.
-    """
+def classify(family: tuple[str, ...]) -> tuple[StepKind, str]:
+    """What can be expected of a class, by the names of it and its bases, and why or where."""
     for name in family:
         if name in STORES:
             return StepKind.KEEPS_ROWS, f"{STORES[name].attribute}: {STORES[name].which}"
         if name == MLP:
             return StepKind.RECOVERED, "first layer, with the solvers sgd and lbfgs"
-        if name in span:
-            return StepKind.RECOVERED, "coefficients, behind features that are not linear"
+        if name in KEEPS_SPAN:
+            return StepKind.RECOVERED, _COEFFICIENTS
+        if name in NOT_SPANNED:
+            return StepKind.DECLINED, NOT_SPANNED[name]
     for name in family:
         if name in CONTAINERS:
             return StepKind.NOTHING, "the estimators in it are examined"

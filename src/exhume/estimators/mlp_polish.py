@@ -67,9 +67,8 @@ def polish(moved: DenseDisplacement, rows: Tensor) -> Polished | None:
         return None
     used = zeros.any(1)
     found = torch.linalg.lstsq(columns[used], weights[used]).solution
-    found = (
-        found * math.sqrt(_mean_squares(rows) / _mean_squares(found)) * (1 if float((found * rows).sum()) > 0 else -1)
-    )
+    found = found if float((found * rows).sum()) > 0 else -found
+    found = found * math.sqrt(_mean_squares(rows) / _mean_squares(found))
     # Every column that varies has mean square 1 after a StandardScaler.
     varying = found.square().mean(0) > _RANK
     found = found / found[:, varying].square().mean().sqrt()
@@ -83,7 +82,7 @@ def _null_vector(basis: Tensor, zeros: Tensor) -> tuple[Tensor, float] | None:
     With z_h eliminated, neuron h asks that (U a_j)_h is the same for all samples that it was inactive on. Adding one
     vector to all a_j changes z only; their sum is held at zero.
     """
-    (size, rank), count = basis.shape, zeros.shape[1]
+    rank, count = basis.shape[1], zeros.shape[1]
     inactive = zeros.to(basis)
     number = inactive.sum(1).clamp_min(1)
     if int((inactive.sum(1) - 1).clamp_min(0).sum()) <= count * rank:

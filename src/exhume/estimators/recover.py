@@ -30,6 +30,10 @@ STORED = "stored_rows"
 # Relative error of a stored row after scalers were undone: rounding of float64, with a margin.
 _ROUNDING = 1e-9
 _KEPT_ELSEWHERE = "it was not attacked, because other steps keep the rows themselves"
+_COMBINATION = (
+    "its coefficients are one combination of all rows for each output; they show rows only behind features that are "
+    "not linear, such as RBFSampler"
+)
 
 # Runs an attack within what is left of a budget: target, method, seconds.
 Runner = Callable[[Target, str, float], Reconstruction]
@@ -182,8 +186,8 @@ def _unattacked(step: Step) -> StepFinding:
     kind, reason = classify(family(step.estimator))
     if kind is StepKind.KEEPS_ROWS:  # such a class, but this one keeps none
         kind, reason = (StepKind.STATISTICS, "") if leaks else (StepKind.NOTHING, "")
-    if kind is StepKind.RECOVERED:
-        kind = StepKind.DECLINED
+    if kind is StepKind.RECOVERED:  # by an attack that needs other steps before it
+        kind, reason = StepKind.DECLINED, _COMBINATION
     return StepFinding(step.path, step.name, kind, leaks=leaks, reason=reason)
 
 

@@ -99,9 +99,10 @@ def _walk(step: Step, depth: int) -> Iterator[Step]:
     _check_fitted(step)
     for name in family(step.estimator):
         if name in CONTAINERS:
-            for inner in CONTAINERS[name](step):
+            inside = list(CONTAINERS[name](step))
+            for inner in inside:
                 yield from _walk(inner, depth + 1)
-            if name not in _ALSO_STEPS:
+            if inside and name not in _ALSO_STEPS:
                 return
             break
     yield step
@@ -122,8 +123,14 @@ def _pipeline(step: Step) -> Iterator[Step]:
     passed: list[Passed] = []
     for name, estimator in step.estimator.steps:
         yield step.inner(name, estimator, *passed)
-        if isinstance(estimator, BaseEstimator):
-            passed.append(estimator)
+        passed += _flattened(estimator)
+
+
+def _flattened(estimator: Any) -> list[Passed]:
+    """The transformers of a pipeline, also of one within it."""
+    if "Pipeline" in family(estimator):
+        return [each for _, inner in estimator.steps for each in _flattened(inner)]
+    return [estimator] if isinstance(estimator, BaseEstimator) else []
 
 
 def _column_transformer(step: Step) -> Iterator[Step]:
@@ -177,7 +184,9 @@ def _attribute(*names: str) -> Callable[[Step], Iterator[Step]]:
 
 
 def _several(step: Step) -> Iterator[Step]:
-    """Estimators that are fitted on the rows as they come."""
+    """Estimators that are fitted on the rows as they come; linear ones are one estimator of several outputs."""
+    if all(hasattr(each, "coef_") for each in _flat(step.estimator.estimators_)):
+        return
     for place, each in enumerate(_flat(step.estimator.estimators_)):
         yield step.inner(str(place), each)
 
