@@ -33,6 +33,26 @@ _PICKLED = (
     b"\x78\xda",
     b"\x04\x22\x4d\x18",
 )
+# Classes of scikit-learn, numpy and scipy that skops does not list: they hold numbers, and no code of a file's author.
+_HARMLESS = frozenset(
+    {
+        "numpy.dtype",
+        "scipy._lib.array_api_compat.numpy._aliases.asarray",
+        "scipy.interpolate._bsplines.BSpline",
+        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+        "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+        "sklearn.metrics._scorer._PassthroughScorer",
+        "sklearn.model_selection._split.KFold",
+        "sklearn.model_selection._split.StratifiedKFold",
+        "sklearn.neighbors._ball_tree.BallTree",
+        "sklearn.neighbors._kd_tree.KDTree",
+        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+        "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+        "sklearn.tree._tree.Tree",
+        "sklearn.utils._bunch.Bunch",
+    }
+)
+_HARMLESS_MODULES = ("sklearn.gaussian_process.kernels", "sklearn.metrics._dist_metrics")
 _SUFFIXES = (".pkl", ".pickle", ".joblib", ".sav", ".p")
 
 
@@ -53,9 +73,10 @@ def open_estimator(path: Path, max_size: str = "4GB") -> tuple[Any, tuple[str, .
     _check_archive(path, most)
     io = _skops()
     try:
-        unknown = io.get_untrusted_types(file=path)
+        unlisted = io.get_untrusted_types(file=path)
     except Exception as error:  # of a damaged or hostile file, in any way
         raise FileError(f"{path} is not a whole skops file: {brief(error)}") from error
+    unknown = [each for each in unlisted if not _is_harmless(each)]
     if unknown:
         raise FileError(
             f"{path} holds types that skops does not trust: {', '.join(map(brief, unknown))}. Nothing was loaded. If "
@@ -65,12 +86,16 @@ def open_estimator(path: Path, max_size: str = "4GB") -> tuple[Any, tuple[str, .
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            estimator = io.load(path)
+            estimator = io.load(path, trusted=unlisted)
         except Exception as error:
             raise FileError(f"{path} could not be opened by skops: {type(error).__name__}: {brief(error)}") from error
     if not is_estimator(estimator):
         raise InputError(f"{path} holds a {type(estimator).__name__}; valid: a fitted estimator or pipeline")
     return estimator, _version_notes(caught)
+
+
+def _is_harmless(name: str) -> bool:
+    return name in _HARMLESS or name.rpartition(".")[0] in _HARMLESS_MODULES
 
 
 def _version_notes(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:

@@ -208,7 +208,7 @@ def _encoder(transformer: Any, rows: Rows) -> Rows:
 
 def _imputer(transformer: Any, rows: Rows) -> Rows:
     width = int(transformer.n_features_in_)
-    if getattr(transformer, "add_indicator", False):
+    if getattr(transformer, "add_indicator", False) and len(transformer.indicator_.features_):
         indicated = transformer.indicator_.features_
         values = rows.values[:, : rows.values.shape[1] - len(indicated)].copy()
         if values.shape[1] != width:

@@ -96,7 +96,8 @@ def _walk(step: Step, depth: int) -> Iterator[Step]:
         raise InputError(f"{step.title} lies {depth} estimators deep; valid: at most {_DEEPEST}")
     if isinstance(step.estimator, str) or step.estimator is None:  # "passthrough", "drop"
         return
-    _check_fitted(step)
+    if not {"Pipeline", "FeatureUnion"} & set(family(step.estimator)):  # their steps are checked one by one
+        _check_fitted(step)
     for name in family(step.estimator):
         if name in CONTAINERS:
             inside = list(CONTAINERS[name](step))
