@@ -14,7 +14,7 @@ from exhume.estimators.walk import CONTAINERS
 MLP = "BaseMultilayerPerceptron"
 _TREES = "its thresholds lie half way between values of rows, which no attack of exhume searches for"
 _AVERAGES = "it keeps averages or sums over rows, which no attack of exhume takes apart"
-_TEXT = "it reads texts or sparse counts; exhume reads tables of numbers and categories"
+TEXT = "it reads texts or sparse counts; exhume reads tables of numbers and categories"
 # Classes that no attack applies to, and why; a subclass is treated like its base.
 DECLINED: dict[str, str] = {
     "BaseDecisionTree": _TREES,
@@ -22,10 +22,10 @@ DECLINED: dict[str, str] = {
     "BaseGradientBoosting": _TREES,
     "BaseHistGradientBoosting": _TREES,
     "IsolationForest": _TREES,
-    "_VectorizerMixin": _TEXT,
-    "FeatureHasher": _TEXT,
-    "DictVectorizer": _TEXT,
-    "TfidfTransformer": _TEXT,
+    "_VectorizerMixin": TEXT,
+    "FeatureHasher": TEXT,
+    "DictVectorizer": TEXT,
+    "TfidfTransformer": TEXT,
     "_BaseNB": _AVERAGES,
     "ClusterMixin": _AVERAGES,
     "NearestCentroid": _AVERAGES,

@@ -13,7 +13,7 @@ import torch
 
 from exhume.errors import ExhumeError, InputError, TooFewEquations, brief
 from exhume.estimators.findings import FitColumn, PipelineFindings, StepFinding, StepKind
-from exhume.estimators.kinds import classify
+from exhume.estimators.kinds import TEXT, classify
 from exhume.estimators.leaks import count_of_rows, leaks_of
 from exhume.estimators.plans import can_be_attacked, plan_of
 from exhume.estimators.stored_rows import StoredRows, stored_rows
@@ -117,6 +117,9 @@ def column_names(estimator: Any, steps: Sequence[Step]) -> list[str]:
         width = getattr(each, "n_features_in_", None)
         if width is not None:
             return [f"x{place}" for place in range(int(width))]
+    text = next((step for step in steps if classify(family(step.estimator))[1] == TEXT), None)
+    if text is not None:
+        raise InputError(f"{text.title} is declined: {TEXT}")
     raise InputError(f"{type(estimator).__name__} does not say how many columns it was fitted on")
 
 
