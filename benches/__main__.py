@@ -29,6 +29,7 @@ BENCHES = (
     "width_bound",
     "seeds",
     "records",
+    "estimators",
     "twins",
     "audits",
     "null_audits",

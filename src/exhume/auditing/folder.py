@@ -19,6 +19,8 @@ from exhume.auditing.settings import Settings
 from exhume.data import Dataset, PictureFormat, TableFormat
 from exhume.defences import Outcome
 from exhume.errors import FileError, InputError
+from exhume.estimators.findings import PipelineFindings
+from exhume.estimators.recover import STORED
 from exhume.law import Forecast
 from exhume.report import Fact, Report
 from exhume.results.reconstruction import Reconstruction
@@ -33,7 +35,7 @@ RECORD, PAGE = "audit.json", "report.html"
 _MODE = 0o700
 # Settings of version 0.1.0 that are no more.
 _RETIRED = ("architecture", "config")
-_OURS = {RECORD, PAGE, "secret.safetensors", *ATTACKS}
+_OURS = {RECORD, PAGE, "secret.safetensors", STORED, *ATTACKS}
 
 
 def check(path: Path, record: str = RECORD) -> None:
@@ -138,9 +140,14 @@ def load(path: Path) -> Audit:
             notes=tuple(value["notes"]),
             provenance=tuple(Fact(**each) for each in value["provenance"]),
             folder=Path(path),
+            pipeline=_pipeline(value.get("pipeline")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{path} does not hold a whole audit: {error}") from error
+
+
+def _pipeline(value: dict[str, Any] | None) -> PipelineFindings | None:
+    return None if value is None else serialise.load(PipelineFindings, {}, value)
 
 
 def report_of(path: Path, redact: bool = False) -> Report:

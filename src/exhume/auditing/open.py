@@ -48,7 +48,10 @@ def open_settings(
     named = [name for name in ("model", "run") if getattr(settings, name) is not None]
     if len(named) != 1:
         given = " and ".join(named) or "none"
-        raise InputError(f"an audit needs one of model (a file and a factory) or run (a run folder); given: {given}")
+        raise InputError(
+            "an audit needs one of model (a file and a factory), run (a run folder) or estimator (a skops file); "
+            f"given: {given}"
+        )
     if settings.run is not None:
         return _open_run(settings, settings.run)
     module, notes = _read_module(settings)

@@ -18,6 +18,7 @@ from exhume.auditing.thresholds import Threshold
 from exhume.data import Dataset
 from exhume.defences import Outcome as DefenceOutcome
 from exhume.defences import where_recovery_ends
+from exhume.estimators.findings import PipelineFindings
 from exhume.law import Forecast
 from exhume.report import Fact, Report, Subject, of_subject, page
 from exhume.results.certificate import FAILED
@@ -53,6 +54,7 @@ class Audit:
         notes: what else a reader should know.
         provenance: versions, files and dates.
         folder: where it was written; None if it was not.
+        pipeline: the steps of a scikit-learn estimator; None for networks.
 
     Examples:
         >>> import exhume
@@ -80,6 +82,7 @@ class Audit:
     notes: tuple[str, ...] = ()
     provenance: tuple[Fact, ...] = ()
     folder: Path | None = None
+    pipeline: PipelineFindings | None = None
 
     @property
     def reason(self) -> str:
@@ -119,6 +122,7 @@ class Audit:
             diagnosis=self.diagnosis,
             notes=(*self.count_notes, *self.notes),
             provenance=self.provenance,
+            pipeline=self.pipeline,
         )
 
     @cached_property
@@ -248,6 +252,7 @@ class Audit:
             "count_notes": list(self.count_notes),
             "diagnosis": [each.to_json() for each in self.diagnosis],
             "notes": list(self.notes),
+            "pipeline": None if self.pipeline is None else asdict(self.pipeline),
         }
 
     def write_report(self, path: Path) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from torch import nn
 
 from exhume import attacks, defences
 from exhume.auditing import folder
 from exhume.auditing.attempts import ProgressOf, attempt, best
+from exhume.auditing.estimator import audit_estimator, audit_estimator_file
 from exhume.auditing.initial import SeedProgressOf
 from exhume.auditing.open import Opened, data_in_memory, open_model, open_settings, read_data
 from exhume.auditing.provenance import provenance_of
@@ -19,6 +21,7 @@ from exhume.auditing.settings import Settings
 from exhume.data import Dataset
 from exhume.defences import Outcome, Release
 from exhume.errors import ExhumeError, InputError
+from exhume.estimators.open import is_estimator
 from exhume.law import Forecast
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.against_truth import Score, score_unless_diverged
@@ -36,7 +39,7 @@ _MARGIN, _LEAST_PASSES = 5, 2000.0
 
 
 def audit(
-    model: nn.Module | Target | str | Path,
+    model: nn.Module | Target | BaseEstimator | str | Path,
     *,
     initial: Initial | str | Path = "unknown",
     truth: Any = None,
@@ -52,7 +55,8 @@ def audit(
     """Does this model carry its training set? Forecasts, attacks, certifies, scores, and writes a report.
 
     Args:
-        model: a trained module; a target; or files: "mymodel.py:build" with `weights=...`, or a run folder.
+        model: a trained module; a target; a fitted scikit-learn estimator or pipeline, whose `truth` is what was passed
+            to `fit`, in its own units; or files: "mymodel.py:build" with `weights=...`, a run folder, a skops file.
         initial: weights before training: a state dict (such as `exhume.find_seed(...).initial`), the head's weights, a
             file, a folder of checkpoints from one of which the model was fine-tuned, "zero" or "unknown"; for
             "mymodel.py:build" with weights also "seed:0-99999", seeds of which one was used.
@@ -88,10 +92,14 @@ def audit(
     if isinstance(model, nn.Module | Target):
         chosen = Settings(name=settings.pop("name", type(model).__name__), **paths, **settings)
         opened = open_model(model, read_data(chosen) if paths else data_in_memory(**data), initial, chosen)
+    elif not isinstance(model, str | Path):
+        return _audit_estimator(model, {**paths, **settings}, values, out, progress_of)
     else:
         if values:
             raise InputError(f"a model in files needs its data in files too, not as arrays: {', '.join(values)}")
-        source = {"run": Path(model)} if Path(model).is_dir() else {"model": str(model)}
+        source: dict[str, Any] = {"run": Path(model)} if Path(model).is_dir() else {"model": str(model)}
+        if Path(model).is_file():
+            source = {"estimator": Path(model)}
         known = {} if initial == "unknown" else {"initial": initial}
         chosen = Settings(**source, **known, **paths, **settings)
         return audit_settings(chosen, None if out is None else Path(out), progress_of, measured)
@@ -106,10 +114,29 @@ def audit_settings(
     seed_progress_of: SeedProgressOf | None = None,
 ) -> Audit:
     """The audit of a model from files."""
+    if settings.estimator is not None:
+        return audit_estimator_file(settings, out, progress_of)
     if out is not None:
         folder.check(out)
     opened = open_settings(settings, seed_progress_of, None if out is None else folder.workplace(out))
     return conduct(opened, settings, out, progress_of, measured)
+
+
+def _audit_estimator(
+    model: Any, settings: dict[str, Any], data: dict[str, Any], out: str | Path | None, progress_of: ProgressOf | None
+) -> Audit:
+    """The audit of an estimator in memory; anything else is refused by its type."""
+    if not is_estimator(model):
+        raise InputError(
+            f"an audit of a {type(model).__name__}; valid: a torch.nn.Module, a Target, a fitted scikit-learn "
+            "estimator, or files"
+        )
+    chosen = Settings(name=settings.pop("name", type(model).__name__), **settings)
+    beside = [name for name in data if name not in ("truth", "held_out")]
+    if beside:
+        raise InputError(f"{', '.join(beside)} cannot be given for an estimator; valid: truth, held_out")
+    where = None if out is None else Path(out)
+    return audit_estimator(model, chosen, where, data.get("truth"), data.get("held_out"), progress_of)
 
 
 def conduct(

@@ -60,7 +60,7 @@ def _threshold(value: Any) -> Any:
 
 
 class Settings(BaseModel):
-    """One model to audit. Exactly one of `model` and `run` says what it is."""
+    """One model to audit. Exactly one of `model`, `run` and `estimator` says what it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,6 +70,8 @@ class Settings(BaseModel):
     """A file and a factory in it, as `mymodel.py:build`: your own code, run only because it is named here."""
     run: Path | None = None
     """A run folder made by `exhume train`."""
+    estimator: Path | None = None
+    """A fitted scikit-learn estimator or pipeline, written by `skops.io.dump`."""
     weights: Path | None = None
     """Trained weights, safetensors or a torch state dict; without them the factory returns a trained model."""
     initial: Literal["zero", "unknown"] | SeedRange | Path = "unknown"
@@ -164,7 +166,7 @@ class Settings(BaseModel):
     @property
     def title(self) -> str:
         """The model's name, or where it comes from."""
-        source = self.run or self.weights
+        source = self.run or self.estimator or self.weights
         return self.name or (source.stem if source else "") or str(self.model)
 
     @property

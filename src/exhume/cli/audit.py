@@ -46,6 +46,9 @@ def audit(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Your code: a file and a factory in it, mymodel.py:build.")] = None,
     run: Annotated[Path | None, typer.Option(help="A run folder made by `exhume train`.")] = None,
+    estimator: Annotated[
+        Path | None, typer.Option(help="A fitted scikit-learn estimator or pipeline: a skops file.")
+    ] = None,
     weights: Annotated[Path | None, typer.Option(help="Trained weights: safetensors or a torch state dict.")] = None,
     initial: Annotated[str | None, typer.Option(help=_INITIAL)] = None,
     workers: Annotated[int | None, typer.Option(help="Processes of the search for a seed; 1 by default.")] = None,

@@ -50,7 +50,7 @@ class Dataset:
 
     Args:
         name: the registry's name.
-        inputs: (n, d) float32.
+        inputs: (n, d) float32, or float64 for records in their own units.
         labels: (n,) real, +-1 or numbers of classes, or (n, k) one-hot or real.
         non_members: (m, d) float32, standardised with the statistics of `inputs`.
         picture: how rows are pictures, if they are.
@@ -83,8 +83,8 @@ class Dataset:
         if len(self.reference) and (self.reference.dim() != 2 or self.reference.shape[1] != size):
             raise InputError(f"reference of shape {tuple(self.reference.shape)}; valid: (q, {size})")
         for word, tensor in (("inputs", self.inputs), ("non_members", self.non_members), ("reference", self.reference)):
-            if tensor.dtype != torch.float32:
-                raise InputError(f"{word} are {tensor.dtype}; valid: torch.float32")
+            if tensor.dtype not in (torch.float32, torch.float64):
+                raise InputError(f"{word} are {tensor.dtype}; valid: torch.float32, torch.float64")
             finite(word, tensor)
         if self.picture is not None and math.prod(self.picture.shape) != size:
             raise InputError(f"pictures {self.picture.shape} do not fill vectors of dimension {size}")

@@ -93,6 +93,26 @@ class Field:
 
     name: str
     unit: str = ""
+    decimals: int | None = None  # of its values as they are written; None shows three significant digits
+
+
+@dataclass(frozen=True)
+class PipelineStep:
+    """A step of a pipeline as the page draws it.
+
+    Attributes:
+        path: the names that lead to it.
+        name: of its class.
+        status: what it gives away, in two words.
+        level: "leak", "partial", "open" or "ok", for its colour.
+        sentences: what it holds, and why.
+    """
+
+    path: str
+    name: str
+    status: str
+    level: str
+    sentences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,8 +136,8 @@ class Sample:
     error_bar: float | None = None
     picture: str | None = None
     true_picture: str | None = None
-    record: tuple[float, ...] = ()
-    true_record: tuple[float, ...] = ()
+    record: tuple[float | str, ...] = ()
+    true_record: tuple[float | str, ...] = ()
     label: str | None = None
     true_label: str | None = None
     error: float | None = None
@@ -144,6 +164,7 @@ class Report:
     Attributes:
         title: names the model, run, comparison or sweep.
         verdict: the first thing a reader sees.
+        pipeline: the steps of a pipeline, in the order in which rows reach them.
         facts: the key numbers.
         law: the model's place on the law's chart.
         samples: sorted by certainty, the most certain first.
@@ -165,6 +186,7 @@ class Report:
 
     title: str
     verdict: Verdict
+    pipeline: tuple[PipelineStep, ...] = ()
     facts: tuple[Fact, ...] = ()
     law: Chart | None = None
     samples: tuple[Sample, ...] = ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from exhume.errors import InputError
-from exhume.report.content import Link, Report, Sample, Table
+from exhume.report.content import Field, Link, Report, Sample, Table
 
 NOTHING = "\N{EN DASH}"
 _LARGEST_PLAIN = 1e6  # a float from here on is shown with an exponent
@@ -39,13 +39,17 @@ _SAMPLE_COLUMNS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as it is shown, the number it is sorted by (None: by its text), and the true value below it."""
+    """A value as it is shown, the number it is sorted by (None: by its text), and the true value below it.
+
+    `agrees` is how many of its first characters are those of the true value.
+    """
 
     text: str
     number: float | None = None
     missing: bool = False
     beneath: str = ""
     link: str = ""
+    agrees: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,15 @@ def of_records(report: Report, id: str) -> Grid:
         Column("Sample", "", True),
         Column("Certainty", "", False),
         Column("Expected error", "of the norm", True),
-        *(Column(field.name, field.unit, True) for field in report.fields),
+        *(
+            Column(field.name, field.unit, _is_numeric([each.record[place] for each in shown]))
+            for place, field in enumerate(report.fields)
+        ),
     )
-    rows = tuple(_record_row(sample) for sample in shown)
-    caption = "Each value is the recovered one, in original units" + ("; below it the true one." if has_truth else ".")
+    rows = tuple(_record_row(sample, report.fields) for sample in shown)
+    caption = "Each value is the recovered one, in original units" + (
+        "; below it the true one. Digits that agree are bold." if has_truth else "."
+    )
     return Grid(id, "Recovered records", caption, columns, rows, "records.csv", _records_csv(report, shown, has_truth))
 
 
@@ -168,15 +177,39 @@ def _is_numeric(values: list[Any]) -> bool:
     return bool(present) and not any(isinstance(value, bool | str) for value in present)
 
 
-def _record_row(sample: Sample) -> tuple[Cell, ...]:
-    """The recovered values, each with the true one below it if that is known."""
-    cells = [cell(value) for value in sample.record]
+def _record_row(sample: Sample, fields: tuple[Field, ...]) -> tuple[Cell, ...]:
+    """The recovered values, each with the true one below it if that is known, and the digits that agree."""
+    cells = [_field_cell(value, field) for value, field in zip(sample.record, fields, strict=True)]
     name = cell(sample.row)
     if sample.true_record:
-        pairs = zip(cells, sample.true_record, strict=True)
-        cells = [replace(recovered, beneath=cell(true_value).text) for recovered, true_value in pairs]
+        true = [_field_cell(value, field).text for value, field in zip(sample.true_record, fields, strict=True)]
+        cells = [
+            replace(recovered, beneath=text, agrees=_agreeing(recovered.text, text))
+            for recovered, text in zip(cells, true, strict=True)
+        ]
         name = replace(name, beneath="true" if sample.truth_index is None else f"true {sample.truth_index}")
     return (name, cell(sample.certainty), cell(sample.error_bar), *cells)
+
+
+def _field_cell(value: float | str, field: Field) -> Cell:
+    """A value with as many decimals as its column has."""
+    if isinstance(value, str) or field.decimals is None or not math.isfinite(value):
+        return cell(value)
+    return Cell(f"{round(value, field.decimals) + 0.0:.{field.decimals}f}", value)
+
+
+def _agreeing(text: str, true: str) -> int:
+    """How many first characters of a value are those of the true one; none if the two differ in length before a point.
+
+    12.3 and 1.23 share no digit: their first ones have another weight.
+    """
+    if text == true:
+        return len(text)
+    if len(text.partition(".")[0]) != len(true.partition(".")[0]) or "e" in f"{text}{true}":
+        return 0
+    return next(
+        (place for place, (a, b) in enumerate(zip(text, true, strict=False)) if a != b), min(len(text), len(true))
+    )
 
 
 def _records_csv(report: Report, shown: list[Sample], has_truth: bool) -> str:

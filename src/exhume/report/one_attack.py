@@ -16,6 +16,7 @@ from exhume.report.charts import convergence_chart, defences_chart, error_bars_c
 from exhume.report.content import Chart, Fact, Report, Table
 from exhume.report.key_figures import key_figures, premise_table
 from exhume.report.law_chart import law_chart
+from exhume.report.of_estimator import of_estimator
 from exhume.report.remedies import remedies_of
 from exhume.report.samples import gallery_of
 from exhume.report.subject import Subject
@@ -55,6 +56,8 @@ def of_subject(subject: Subject) -> Report:
     >>> of_subject(subject).verdict.headline
     'Inconclusive: no attack could be run, so nothing is shown of this model.'
     """
+    if subject.pipeline is not None:
+        return of_estimator(subject, subject.pipeline)
     gallery, verdict, result = gallery_of(subject), verdict_of(subject), subject.result
     origin = tuple(subject.provenance)
     convergence: tuple[Chart, ...] = ()

@@ -99,6 +99,7 @@ def _sections(report: Report) -> list[Section]:
     returned = "What the attack returned" if report.samples_folded else ""
     drawn = any(sample.picture is not None for sample in samples)
     sections = (
+        (report.pipeline, Section("pipeline", "What each step gives away", "pipeline")),
         (report.facts, Section("facts", "Key figures", "tiles", facts=report.facts)),
         (report.law, Section("law", "Where this model stands", figures, charts=(report.law,) if report.law else ())),
         (drawn, Section("gallery", returned or "Recovered samples", "gallery")),

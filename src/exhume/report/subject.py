@@ -10,6 +10,7 @@ from exhume import __version__
 from exhume.attacks import ATTACKS, Unmix
 from exhume.data import Dataset
 from exhume.defences import Outcome
+from exhume.estimators.findings import PipelineFindings
 from exhume.law import Forecast
 from exhume.report.content import Fact
 from exhume.results.reconstruction import Reconstruction
@@ -43,6 +44,7 @@ class Subject:
         provenance: versions (that of exhume among them), files, dates.
         redacted: blur images and withhold values.
         show_truth: show true samples also where nothing was recovered.
+        pipeline: the steps of a scikit-learn estimator; None for networks.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Subject:
     provenance: Sequence[Fact] = (Fact("exhume", __version__),)
     redacted: bool = False
     show_truth: bool = False
+    pipeline: PipelineFindings | None = None
 
     @property
     def beyond_the_head(self) -> str:

@@ -9,7 +9,7 @@ with s the share that weight decay left of the start (1 without decay). The rank
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -30,6 +30,11 @@ _LESS_NOISE = 0.7
 _ABOVE_ROUNDING, _AT_ROUNDING = 1.25, 0.6
 # Rounds at most that fit the share of the initial weights off the span of the data, and the change that ends them.
 _SHARE_ROUNDS, _SAME_SHARE = 12, 1e-9
+# Noise in the displacement of a bias without decay, over (1 - s) times its size: with less, zeros of columns are not
+# seen, with more, samples are lost (`python -m benches estimators`, breast-cancer, seed 3).
+_BIAS_NOISE = 0.1
+# Eigenvalues closer together than this many neighbours are the share of the initial weights.
+_NEIGHBOUR = 3
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class DenseDisplacement:
         share: s.
         spectrum: of D.
         relu: whether a ReLU follows.
+        bias_share: s of the bias; 1 if it is known not to decay.
     """
 
     first: FirstLayer
@@ -76,11 +82,15 @@ class DenseDisplacement:
     share: float
     spectrum: Spectrum
     relu: bool
+    bias_share: float | None = None
 
     @property
     def moved(self) -> torch.Tensor:
         """D (h, m)."""
-        return self.after - self.share * self.before
+        shares = torch.full_like(self.before[0], self.share)
+        if self.bias_share is not None:
+            shares[-1] = self.bias_share
+        return self.after - shares * self.before
 
 
 def dense_displacement(
@@ -107,6 +117,9 @@ def dense_displacement(
         assert bias is not None
         assert bias_before is not None
         pair = (_beside(before, bias_before.to(weight)), _beside(weight, bias.detach().double()))
+        if first.parameter("bias") in model.undecayed and (parts := _with_constant_bias(*pair, num_samples)):
+            relu = is_followed_by_relu(model.module, first.layer, input_shape)
+            return DenseDisplacement(first, *pair, True, *parts, relu, bias_share=1.0)
     share, found = _find_share(*pair, num_samples)
     if with_bias and (found is None or share != 1.0):
         # A bias that decays otherwise than the weights weighs the steps otherwise, and adds to the rank.
@@ -131,29 +144,70 @@ def _find_share(before: torch.Tensor, after: torch.Tensor, num_samples: int | No
     """
     rounding = rounding_noise(after)
     plain = _cut_spectrum(after - before, after, num_samples, rounding)
-    share = _fitted_share(before, after, num_samples, rounding)
-    found = _cut_spectrum(after - share * before, after, num_samples, rounding)
+    share, start = 1.0, _cut_spectrum(after - before, after, num_samples, None)
+    if start is None:
+        share = decay_share(before, after)
+        start = _cut_spectrum(after - share * before, after, num_samples, rounding)
+    share, found = _off_the_span(before, after, (share, start), num_samples, rounding)
     if found is None or plain is None:
         return (1.0, plain) if found is None else (share, found)
     decayed = found.rank < plain.rank or (found.rank == plain.rank and found.noise < _LESS_NOISE * plain.noise)
     return (share, found) if decayed else (1.0, plain)
 
 
-def _fitted_share(before: torch.Tensor, after: torch.Tensor, num_samples: int | None, rounding: float | None) -> float:
-    """The share s that fits best off the span of the samples, where the trained weights are s times the initial."""
-    share, found = 1.0, _cut_spectrum(after - before, after, num_samples, None)
-    if found is None:
-        share = decay_share(before, after)
-        found = _cut_spectrum(after - share * before, after, num_samples, rounding)
+def _off_the_span(
+    before: torch.Tensor,
+    after: torch.Tensor,
+    start: tuple[float, Spectrum | None],
+    num_samples: int | None,
+    rounding: float | None,
+) -> tuple[float, Spectrum | None]:
+    """The share s that fits best off the span of the samples, where the trained weights are s times the initial ones.
+
+    `start` has a first share and the spectrum of D with it; None if D has no clear rank.
+    """
+    share, found = start
     for _ in range(_SHARE_ROUNDS):
         if found is None:
-            break
+            return share, None
         rest, old = (each - (each @ found.right.T) @ found.right for each in (after, before))
         last, share = share, float((rest * old).sum() / old.square().sum().clamp_min(1e-300))
+        found = _cut_spectrum(after - share * before, after, num_samples, rounding)
         if abs(share - last) < _SAME_SHARE:
             break
-        found = _cut_spectrum(after - share * before, after, num_samples, rounding)
-    return share
+    return share, found
+
+
+def _with_constant_bias(
+    before: torch.Tensor, after: torch.Tensor, num_samples: int | None
+) -> tuple[float, Spectrum] | None:
+    """The share s of the weights' decay and the spectrum of D, where the bias, the last column, does not decay.
+
+    D = [C' X, C 1]: decay makes the columns C' of the weights differ from those of the bias by about 1 - s. That is
+    noise in the last column, far above rounding. None if D has no clear rank.
+    """
+    (old, new), bias = (before[:, :-1], after[:, :-1]), after[:, -1] - before[:, -1]
+    shares = []
+    for share in (decay_share(old, new), clustered_share(old, new)):
+        start = _cut_spectrum(new - share * old, new, None, None)
+        shares.append(_off_the_span(old, new, (share, start), None, None))
+    share, found = max(shares, key=lambda each: 0.0 if each[1] is None else each[1].fall)
+    if found is None:
+        return None
+    whole = _cut_spectrum(_beside(new - share * old, bias), after, num_samples, None)
+    if whole is None:
+        return None
+    noise = _BIAS_NOISE * abs(1 - share) * float(bias.square().mean().sqrt())
+    return share, replace(whole, noise=max(whole.noise, noise))
+
+
+def clustered_share(before: torch.Tensor, after: torch.Tensor) -> float:
+    """As `decay_share`, for n up to d - 4: the eigenvalue whose third neighbour is nearest."""
+    values = _share_spectrum(before, after)
+    if len(values) <= _NEIGHBOUR:
+        return 1.0
+    gaps = (values[:, None] - values[None]).abs().sort(1).values[:, _NEIGHBOUR]
+    return float(values[gaps.argmin()].real)
 
 
 def decay_share(before: torch.Tensor, after: torch.Tensor) -> float:
@@ -161,6 +215,11 @@ def decay_share(before: torch.Tensor, after: torch.Tensor) -> float:
 
     C X has rank n, so that all but n eigenvalues are s; their median is s while n is less than half of them.
     """
+    return float(_share_spectrum(before, after).real.median())
+
+
+def _share_spectrum(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Eigenvalues of W_0^-1 W_T, with both matrices made square by the same random combinations."""
     generator = torch.Generator().manual_seed(0)
     rows, columns = before.shape
     least = min(rows, columns)
@@ -169,7 +228,7 @@ def decay_share(before: torch.Tensor, after: torch.Tensor) -> float:
         before, after = before @ drawn, after @ drawn
     else:
         before, after = drawn.T @ before, drawn.T @ after
-    return float(torch.linalg.eigvals(torch.linalg.solve(before, after)).real.median())
+    return torch.linalg.eigvals(torch.linalg.solve(before, after))
 
 
 def _cut_spectrum(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
@@ -21,12 +21,14 @@ class NetworkWeights:
         head: name of the layer whose displacement the target holds; "" if the module is that layer.
         trained: names of the parameters that training moved.
         initial: weights before training, by name, as far as they are known.
+        undecayed: names of parameters that are known to have no weight decay, while others may have.
     """
 
     module: nn.Module
     head: str
     trained: tuple[str, ...]
     initial: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    undecayed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         weights = dict(self.module.named_parameters())
@@ -59,7 +61,7 @@ class NetworkWeights:
     def knowing(self, *, head: bool, body: bool) -> NetworkWeights:
         """The same network with less known of its initial weights."""
         initial = {name: each for name, each in self.initial.items() if (head if self.in_head(name) else body)}
-        return NetworkWeights(self.module, self.head, self.trained, initial)
+        return replace(self, initial=initial)
 
 
 def trained_names(module: nn.Module) -> tuple[str, ...]:

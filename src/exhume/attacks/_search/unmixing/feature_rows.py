@@ -83,7 +83,8 @@ class FeatureSearch(Search[FeatureState]):
         """One batch of starts; vectors that are independent of those found, and that a sample explains, are kept."""
         drawn = self._alternate(state.vectors, session.generator)
         together = torch.cat([state.vectors, drawn])
-        new = [index for index in independent(together, self._tuning.distinct) if index >= len(state.vectors)]
+        least = torch.full((len(together),), self._tuning.distinct)
+        new = [index for index in independent(together, least) if index >= len(state.vectors)]
         vectors = together[new[: self.count - len(state.vectors)]]
         samples, misfits = self._solve(vectors)
         good = misfits < self._tuning.accepted

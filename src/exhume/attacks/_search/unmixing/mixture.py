@@ -174,18 +174,11 @@ class Mixture:
         return smooth**weighting.exponent
 
     def independent(self, vectors: Tensor) -> list[int]:
-        """Indices of vectors that are not in the span of those before them, by the part outside it.
+        """Indices of vectors that are not in the span of those before them.
 
-        Rounding makes the same column look like two: that part must exceed what it can hide.
+        Rounding makes the same column look like two: the part outside the span must exceed what rounding can hide.
         """
-        found = torch.zeros((0, vectors.shape[1])).to(vectors)
-        least, kept = self.threshold(vectors)[:, 0].clamp_min(self.tuning.distinct), []
-        for index, vector in enumerate(vectors):
-            outside = vector - found.T @ (found @ vector)
-            if float(outside.norm()) > float(least[index]):
-                found = torch.cat([found, (outside / outside.norm())[None]])
-                kept.append(index)
-        return kept
+        return independent(vectors, self.threshold(vectors)[:, 0].clamp_min(self.tuning.distinct))
 
     def open_inputs(self, vectors: Tensor) -> Tensor:
         """Orthonormal columns (n, n - m) that span the inputs of all samples but those of m found columns.
@@ -240,3 +233,15 @@ def kullback_leibler(share: Tensor, chance: Tensor) -> Tensor:
 def mean_diagonal(matrices: Tensor) -> Tensor:
     """The mean of the diagonals (m, n, n) -> (m, 1, 1)."""
     return matrices.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
+
+
+def independent(vectors: Tensor, least: Tensor) -> list[int]:
+    """Indices of vectors whose part outside the span of those before them is longer than `least` (m,)."""
+    found = torch.zeros((0, vectors.shape[1])).to(vectors)
+    kept = []
+    for index, vector in enumerate(vectors):
+        outside = vector - found.T @ (found @ vector)
+        if float(outside.norm()) > float(least[index]):
+            found = torch.cat([found, (outside / outside.norm())[None]])
+            kept.append(index)
+    return kept
