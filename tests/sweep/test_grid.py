@@ -135,7 +135,7 @@ WRONG = [
         {"victim": {"kind": "mlp", "settings": {"depths": 3}}},
         ("victim.settings.depths", "'depths'", "first_scale, hidden"),
     ),
-    ({"attack": ["exact", "oracle"]}, ("attack[1]", "'oracle'", "descent, exact, kkt")),
+    ({"attack": ["exact", "oracle"]}, ("attack[1]", "'oracle'", "descent, exact, greedy, kkt")),
     ({"attack": ["exact", {"method": "descent", "max_step": 5}]}, ("attack[1].max_step", "max_steps, momentum")),
     ({"attack": {"method": "descent", "max_steps": "few"}}, ("attack", "max_steps", "'few'", "whole number")),
     ({"attack": {"method": "exact", "num_samples": 0}}, ("attack.num_samples is 0", "'true'", "'estimate'")),

@@ -45,6 +45,8 @@ def whole():
         pixel_range=(0.0, 1.0),
         pixel_mean=(0.4, 0.5, 0.6),
         pixel_std=0.5,
+        column_mean=(0.0, 1.0, 2.0),
+        column_std=(1.0, 0.5, 2.0),
         subspace=torch.eye(3)[:2],
     )
 
