@@ -86,7 +86,11 @@ def test_tensors_are_read_from_safetensors_alone_or_by_name(target, tmp_path):
 @pytest.mark.parametrize(
     ("know", "forget", "message"),
     [
-        (["colour=blue"], None, "unknown knowledge 'colour'; valid: column_mean, column_std, initial_body, initial_head"),
+        (
+            ["colour=blue"],
+            None,
+            "unknown knowledge 'colour'; valid: column_mean, column_std, initial_body, initial_head",
+        ),
         ([], ["colour"], "unknown knowledge 'colour'; valid: column_mean, column_std, initial_body, initial_head"),
         (["norm"], None, "'norm' is not of the form name=value"),
         (["norm=-1"], None, "norm is -1.0; it must be greater than 0"),
