@@ -8,7 +8,7 @@ from exhume.solvers import CGOptions, Damping, StoppingRule
 from exhume.support.tuning import tuned
 
 RECORDS = {
-    "problem": "RBFSampler and Ridge on 12 and 30 standardised diabetes records, gamma 0.01 to 1, p = 2 to 4dn",
+    "problem": "RBFSampler + Ridge on 12 standardised diabetes records, seeds 0 and 1, gamma 0.01, 0.1 and 1, p = 4dn",
     "suite": "records",
 }
 
