@@ -7,13 +7,14 @@ import torch
 from subjects import CAPTION, DIM, ENOUGH, ROWS, TOO_FEW, TRUTH, result_of, subject_of
 
 from exhume import defences
-from exhume.report import Level
+from exhume.report import Level, of_subject, page
 from exhume.report.remedies import remedies_of
 from exhume.report.verdict import percent, samples_in_words, verdict_of
 from exhume.results.stop import Stop
 from exhume.scoring.against_truth import score
 from exhume.scoring.outcome import Outcome
 from exhume.scoring.premise import LayerPremise, Premise
+from exhume.target.diagnosis import Finding
 from exhume.target.knowledge import Knowledge
 from exhume.target.published import Count
 
@@ -290,3 +291,38 @@ def test_remedies_of_an_unmixed_model_take_away_what_the_attack_needs():
 def test_remedies_against_unmixing_are_for_models_that_it_got_samples_from():
     for result in (unmixed((), "failed"), result_of([SMALL] * ROWS, "exact")):
         assert not any("Adam" in each.title for each in remedies_of(subject_of(result)))
+
+
+def test_words_about_the_optimiser_follow_from_what_the_weights_show():
+    result = result_of(stop=Stop.PASS_LIMIT)
+
+    def said(*findings):
+        return told(verdict_of(subject_of(result, diagnosis=findings)))
+
+    assert "with Adam and the like it fails" in said()
+    assert "with Adam and the like it fails" in said(Finding("optimiser", "unknown", "It cannot be told."))
+    assert "moved as Adam moves them, so that it fails" in said(Finding("optimiser", "adaptive", "By Adam."))
+    assert "Adam" not in said(Finding("optimiser", "gradient", "By SGD."))
+    assert "Adam" not in said(Finding("optimiser", "head only", "The head alone."))
+
+
+def test_the_next_attack_is_advised_by_the_diagnosis_and_by_a_spent_budget():
+    missing = Finding("missing", "initial weights", "They are not known.", "Give --initial.")
+
+    def advised(stop, *findings):
+        subject = subject_of(result_of(stop=stop), diagnosis=findings)
+        return next(each.text for each in remedies_of(subject) if each.title == "Attack again before you publish")
+
+    assert "Give --initial. Give it more budget" in advised(Stop.PASS_LIMIT, missing)
+    assert "budget" not in advised(Stop.CONVERGED, missing)
+    assert "try --method NAME (" in advised(Stop.CONVERGED)
+    assert "assume training by SGD" in advised(Stop.CONVERGED, Finding("optimiser", "adaptive", "By Adam."))
+
+
+def test_the_page_shows_the_diagnosis_with_its_advice_and_no_section_without_one():
+    missing = Finding("missing", "initial weights", "They are <not> known.", "Give --initial.")
+    shown = page.render(of_subject(subject_of(result_of(), diagnosis=[missing])))
+    assert "What the weights show" in shown
+    assert "They are &lt;not&gt; known." in shown
+    assert "Give --initial." in shown
+    assert "What the weights show" not in page.render(of_subject(subject_of(result_of())))

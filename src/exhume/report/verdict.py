@@ -15,6 +15,7 @@ from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.findings import Findings
 from exhume.scoring.outcome import Outcome
 from exhume.support.text import plural
+from exhume.target.optimiser_trace import ADAPTIVE, UNKNOWN
 
 _CHECK_DATA = (
     "Check that the data are the ones this model was trained on, prepared in the same way and in the same units."
@@ -160,7 +161,7 @@ def _inconclusive(subject: Subject) -> Verdict:
         return Verdict(Level.INCONCLUSIVE, headline, sentences)
     within = "" if result.max_passes is None else " within the budget"
     reasons = dict.fromkeys((reason, result.certificate.reason, result.ending))
-    sentences = (*reasons, _NO_PROOF, *_doubts(result), *_premise(subject), *_law(subject), *_counted(found))
+    sentences = (*reasons, _NO_PROOF, *_doubts(subject, result), *_premise(subject), *_law(subject), *_counted(found))
     headline = f"Inconclusive: no training sample was recovered{within}, and it is not shown that none can be."
     return Verdict(Level.INCONCLUSIVE, headline, tuple(dict.fromkeys(sentences)))
 
@@ -184,14 +185,17 @@ def _premise(subject: Subject) -> list[str]:
     return [] if subject.premise is None else [subject.premise.sentence]
 
 
-def _doubts(result: Reconstruction) -> list[str]:
-    """Assumptions of the attack that may not hold for this model."""
+def _doubts(subject: Subject, result: Reconstruction) -> list[str]:
+    """Assumptions of the attack that do not hold for this model, or may not where its weights do not show it."""
+    found = {each.kind: each.value for each in subject.diagnosis}
     layer = "first layer" if result.method == Unmix.name else "head"
-    doubts = [
-        f"The attack assumes gradient descent with one step size for all weights of the {layer}: with Adam and the "
-        "like it fails, whatever the budget."
-    ]
-    if result.knowledge.initial_head == "unknown":
+    assumed = f"The attack assumes gradient descent with one step size for all weights of the {layer}"
+    doubts = []
+    if found.get("optimiser") == ADAPTIVE:
+        doubts.append(f"{assumed}; these weights moved as Adam moves them, so that it fails, whatever the budget.")
+    elif found.get("optimiser", UNKNOWN) == UNKNOWN:
+        doubts.append(f"{assumed}: with Adam and the like it fails, whatever the budget.")
+    if result.knowledge.initial_head == "unknown" and "missing" not in found:
         doubts.append(
             "The head's weights before training were not given, so that what is left of them is noise: an attacker who "
             "has them gets much further."

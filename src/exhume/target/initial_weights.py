@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -149,6 +150,7 @@ _in_this_worker: list[Search] = []
 
 def _start_worker(*arguments: Any) -> None:
     """Makes the search of a worker process; torch's generator is one for all threads, so each process has its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one ends the others
     torch.set_num_threads(1)
     _in_this_worker[:] = [Search(*arguments)]
 
