@@ -10,7 +10,7 @@ from PIL import Image
 
 from exhume.attacks import ProgressEvent
 from exhume.cli.render import attack_events
-from exhume.report.watch import WatchPage
+from exhume.report.live import WatchPage
 
 
 def test_runs_lists_verdicts_scores_and_what_is_unfinished(small_run, exhume_command, exhume_json, tmp_path):

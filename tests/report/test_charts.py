@@ -17,8 +17,8 @@ from exhume.report.charts import (
     sweep_error_chart,
     sweep_share_chart,
 )
-from exhume.report.law_chart import law_chart
-from exhume.report.unmix_charts import singular_values_chart, unmix_charts, zeros_chart
+from exhume.report.model_charts.law import law_chart
+from exhume.report.model_charts.unmix import singular_values_chart, unmix_charts, zeros_chart
 from exhume.scoring.against_truth import score
 
 HOSTILE = "<script>alert(1)</script> & \"'$\\frac{1}$ \x00]]>"

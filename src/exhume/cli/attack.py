@@ -18,7 +18,7 @@ from exhume.errors import ExhumeError
 
 if TYPE_CHECKING:
     from exhume.attacks import Attack, ProgressEvent
-    from exhume.report.watch import WatchPage
+    from exhume.report.live import WatchPage
     from exhume.results.reconstruction import Reconstruction
     from exhume.run_folder import RunFolder
     from exhume.support.distributed import Processes
@@ -127,7 +127,7 @@ def run_attack(
 
 
 def _watch_page(folder: RunFolder, method: str, target: Target) -> WatchPage:
-    from exhume.report.watch import WatchPage
+    from exhume.report.live import WatchPage
 
     page = WatchPage(folder.attack(method) / "watch.html", method, target.input_shape)
     print(f"watch it: {page.path}", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from exhume.law import GREY_ZONE, RECONSTRUCTIBLE, Forecast
-from exhume.report.law_chart import law_chart
+from exhume.report.model_charts.law import law_chart
 from exhume.report.page import environment
 from exhume.results.certificate import APPROXIMATE, EXACT
 from exhume.results.reconstruction import Reconstruction

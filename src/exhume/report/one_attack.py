@@ -15,12 +15,12 @@ from exhume.report.assumptions import diagnosis_facts, list_assumptions, model_c
 from exhume.report.charts import convergence_chart, defences_chart, error_bars_chart
 from exhume.report.content import Chart, Fact, Report, Table
 from exhume.report.key_figures import key_figures, premise_table
-from exhume.report.law_chart import law_chart
+from exhume.report.model_charts.law import law_chart
+from exhume.report.model_charts.unmix import unmix_charts
 from exhume.report.of_estimator import of_estimator
 from exhume.report.remedies import remedies_of
 from exhume.report.samples import gallery_of
 from exhume.report.subject import Subject
-from exhume.report.unmix_charts import unmix_charts
 from exhume.report.verdict import verdict_of
 from exhume.results.certificate import RECOVERED_BELOW
 from exhume.results.reconstruction import Reconstruction

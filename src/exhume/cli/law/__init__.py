@@ -71,7 +71,7 @@ def law(
         return
     p, d, n = _sizes({"--parameters": parameters, "--dim": dim, "--samples": samples})
     if cost:
-        from exhume.cli.law_cost import show_cost  # imports torch
+        from exhume.cli.law.cost import show_cost  # imports torch
 
         hardware = {option: context.params[option.removeprefix("--")] for option in _HARDWARE}
         show_cost((p, d, n, outputs), activation, hardware, json)
