@@ -62,8 +62,8 @@ def _of_weights(step: StepFinding) -> Iterator[tuple[str, str]]:
         )
         yield (
             "Use a larger alpha",
-            "Weight decay without that of the intercepts blurs what tells the rows apart. What alpha 0.1 leaves to "
-            "recover was measured: docs/estimators.md. It changes the model.",
+            "Weight decay of the weights but not of the intercepts blurs what tells the rows apart. It changes the "
+            "model. Not measured here: fit with it and audit again.",
         )
         yield (
             "Fit on more rows for each neuron",
