@@ -20,6 +20,7 @@ BENCHES = (
     "paper_curve",
     "networks",
     "network_certificate",
+    "ordinary_certificates",
     "first_layer",
     "subspace_dimension",
     "informed",

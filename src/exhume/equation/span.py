@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -20,6 +21,30 @@ from exhume.equation.norms import Norms
 from exhume.equation.nuisance import Nuisance, NuisanceBasis, cholesky
 from exhume.equation.protocol import Point
 from exhume.features import FeatureMap, Linearisation, OneLayerFeatures
+from exhume.support.distributed import Coordinates
+
+# Share of Theta's largest singular value below which a combination of outputs is rounding. A solution counts as found
+# at a relative residual of 3e-5 (`Tuning.found`), so that what is smaller is not tested; rounding leaves about 1e-6.
+_ROUNDING_OF_OUTPUTS = 1e-4
+# Times its share of the squared residual that a combination of outputs must have moved for its equations to count.
+# Weight decay leaves a share of the initial head in the sum of the rows of Theta, which no sample explains.
+_CLEAR_OF_RESIDUAL = 4.0
+
+
+def output_sizes(theta: torch.Tensor, coordinates: Coordinates) -> torch.Tensor:
+    """Squared singular values of Theta (k, p), from the largest: how much each combination of the outputs moved."""
+    theta = theta.double()
+    return torch.linalg.eigvalsh(coordinates.sum(theta @ theta.T)).flip(0).clamp_min(0)
+
+
+def output_rank(theta: torch.Tensor, coordinates: Coordinates) -> int:
+    """How many combinations of the outputs moved: the rank of Theta (k, p) above rounding.
+
+    With cross-entropy the rows of Theta add up to zero, so that k outputs give the equations of k - 1; fewer samples
+    than outputs give those of n.
+    """
+    sizes = output_sizes(theta, coordinates)
+    return max(1, int((sizes > _ROUNDING_OF_OUTPUTS**2 * sizes[0]).sum()))
 
 
 @dataclass(frozen=True)
@@ -89,8 +114,26 @@ class Span:
 
     @property
     def num_equations(self) -> int:
-        """k p, less the k that the coefficients of every known sample take."""
-        return self.num_outputs * (self.features.num_features - (0 if self.fixed is None else len(self.fixed)))
+        """r p, less the r that the coefficients of every known sample take, with r the rank of Theta."""
+        return self.output_rank * (self.features.num_features - (0 if self.fixed is None else len(self.fixed)))
+
+    @cached_property
+    def output_rank(self) -> int:
+        """r: how many combinations of the outputs moved."""
+        return output_rank(self.displacement, self.coordinates)
+
+    def output_combinations(self, point: SpanPoint) -> tuple[int, int]:
+        """r, and how many combinations of the outputs moved far more than the residual that each has on average."""
+        residual = point.loss * self.squared_norm / self.output_rank
+        clear = int((output_sizes(self.displacement, self.coordinates) > _CLEAR_OF_RESIDUAL * residual).sum())
+        return self.output_rank, max(1, min(clear, self.output_rank))
+
+    def without_part(self, part: int, parts: int) -> Span:
+        """The equation without one of so many blocks of neighbouring coordinates: channels of a convolution."""
+        count = self.features.num_features
+        kept = torch.arange(count, device=self.displacement.device)
+        first, last = part * count // parts, (part + 1) * count // parts
+        return self.subset(torch.cat([kept[:first], kept[last:]]))
 
     @property
     def num_linear(self) -> int:

@@ -127,7 +127,11 @@ class DirectSearch(Search[DirectState]):
         """The best rows of all starts."""
         assert state.point is not None
         best = _better(state.best, state.point)
-        return self._result(best.rows, Stop.CONVERGED if self.problem.is_found(state.point) else stop, state)
+        if self.problem.is_found(state.point):
+            stop = Stop.CONVERGED
+        elif self.problem.target.trained_head is not None and self._is_noise_floor(self.equation.at(best.rows)):
+            stop = Stop.FLOOR
+        return self._result(best.rows, stop, state)
 
     def _end_start(self, state: DirectState, session: Session) -> DirectState | SearchResult:
         point = state.run.point
