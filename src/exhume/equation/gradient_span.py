@@ -117,7 +117,7 @@ class GradientSpan:
         squares = [part.square().sum() for part in self.residual(samples, coefficients)]
         return torch.stack(squares).sum() / self.squared_norm
 
-    def output_combinations(self, point: Point) -> tuple[int, int]:
+    def independent_outputs(self, point: Point) -> tuple[int, int]:
         """All outputs: its equations are not told apart by them."""
         return int(point.coefficients.shape[1]), int(point.coefficients.shape[1])
 

@@ -84,8 +84,8 @@ class Equation(Protocol[AnyPoint]):
     def squared_norm(self) -> float:
         """What losses are relative to."""
 
-    def output_combinations(self, point: AnyPoint) -> tuple[int, int]:
-        """How many independent combinations of the outputs the equations hold, and how many the residual leaves clear.
+    def independent_outputs(self, point: AnyPoint) -> tuple[int, int]:
+        """How many outputs have equations of their own, and how many of them the residual leaves clear.
 
         All outputs where equations are not told apart by them.
         """

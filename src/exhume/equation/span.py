@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast
 
 import torch
@@ -31,20 +30,22 @@ _ROUNDING_OF_OUTPUTS = 1e-4
 _CLEAR_OF_RESIDUAL = 4.0
 
 
-def output_sizes(theta: torch.Tensor, coordinates: Coordinates) -> torch.Tensor:
-    """Squared singular values of Theta (k, p), from the largest: how much each combination of the outputs moved."""
-    theta = theta.double()
-    return torch.linalg.eigvalsh(coordinates.sum(theta @ theta.T)).flip(0).clamp_min(0)
+def independent_outputs(theta: torch.Tensor, coordinates: Coordinates, num_samples: int, noise: float = 0.0) -> int:
+    """How many outputs' worth of equations Theta (k, p) holds: k, or its rank if samples do not explain that.
 
+    n samples move min(n, k) combinations of the outputs. With cross-entropy the rows of Theta add up to zero, so that
+    k outputs give the equations of k - 1.
 
-def output_rank(theta: torch.Tensor, coordinates: Coordinates) -> int:
-    """How many combinations of the outputs moved: the rank of Theta (k, p) above rounding.
-
-    With cross-entropy the rows of Theta add up to zero, so that k outputs give the equations of k - 1; fewer samples
-    than outputs give those of n.
+    Args:
+        theta: the displacement.
+        coordinates: which columns of it this process holds.
+        num_samples: n, known ones included.
+        noise: squared size that a combination of outputs must exceed to count.
     """
-    sizes = output_sizes(theta, coordinates)
-    return max(1, int((sizes > _ROUNDING_OF_OUTPUTS**2 * sizes[0]).sum()))
+    theta = theta.double()
+    sizes = torch.linalg.eigvalsh(coordinates.sum(theta @ theta.T))
+    rank = int((sizes > max(_ROUNDING_OF_OUTPUTS**2 * float(sizes[-1]), noise)).sum())
+    return len(theta) if rank >= min(num_samples, len(theta)) else max(1, rank)
 
 
 @dataclass(frozen=True)
@@ -114,19 +115,15 @@ class Span:
 
     @property
     def num_equations(self) -> int:
-        """r p, less the r that the coefficients of every known sample take, with r the rank of Theta."""
-        return self.output_rank * (self.features.num_features - (0 if self.fixed is None else len(self.fixed)))
+        """k p, less the k that the coefficients of every known sample take."""
+        return self.num_outputs * (self.features.num_features - (0 if self.fixed is None else len(self.fixed)))
 
-    @cached_property
-    def output_rank(self) -> int:
-        """r: how many combinations of the outputs moved."""
-        return output_rank(self.displacement, self.coordinates)
-
-    def output_combinations(self, point: SpanPoint) -> tuple[int, int]:
-        """r, and how many combinations of the outputs moved far more than the residual that each has on average."""
-        residual = point.loss * self.squared_norm / self.output_rank
-        clear = int((output_sizes(self.displacement, self.coordinates) > _CLEAR_OF_RESIDUAL * residual).sum())
-        return self.output_rank, max(1, min(clear, self.output_rank))
+    def independent_outputs(self, point: SpanPoint) -> tuple[int, int]:
+        """How many outputs count by the rank of Theta, and how many moved by far more than their share of residual."""
+        count = point.num_samples + (0 if self.fixed is None else len(self.fixed))
+        noise = _CLEAR_OF_RESIDUAL * point.loss * self.squared_norm / self.num_outputs
+        by_rank = independent_outputs(self.displacement, self.coordinates, count)
+        return by_rank, min(by_rank, independent_outputs(self.displacement, self.coordinates, count, noise))
 
     def without_part(self, part: int, parts: int) -> Span:
         """The equation without one of so many blocks of neighbouring coordinates: channels of a convolution."""

@@ -118,10 +118,10 @@ def certify(equation: Equation[AnyPoint], point: AnyPoint, trust: Trust, seed: i
         seed: of the random probes.
     """
     limits = trust.limits
-    combinations, clear = equation.output_combinations(point)
-    # Every combination of the outputs has as many equations, and asks one coefficient of every sample.
-    equations = equation.num_equations * clear // combinations
-    unknowns = trust.unknowns - point.num_samples * (combinations - clear)
+    outputs, (independent, clear) = point.coefficients.shape[1], equation.independent_outputs(point)
+    # Every output has as many equations, and asks one coefficient of every sample.
+    equations = equation.num_equations * clear // outputs
+    unknowns = trust.unknowns - point.num_samples * (independent - clear)
     residual = math.sqrt(point.loss)
     floor = max(trust.precision, limits.solver_precision) * equation.cancellation(point)
 
@@ -134,7 +134,6 @@ def certify(equation: Equation[AnyPoint], point: AnyPoint, trust: Trust, seed: i
     per_sample: tuple[int, int] | tuple[()] = ()
     if equations <= unknowns:
         return verdict(FAILED, "Fewer equations than unknowns: many different data sets explain these weights.")
-    outputs = point.coefficients.shape[1]
     if outputs == 1 and not trust.stop.trusted:
         return verdict(FAILED, trust.stop.sentence)
     seen, typical, active = sensitivity(equation, point, seed)
@@ -184,7 +183,7 @@ def _error_bars(
         operator: of the equation at the samples.
         trust: what is known of the attack.
         surplus: equations less unknowns.
-        clear: combinations of the outputs that count.
+        clear: outputs that count.
         seed: of the random probes.
         at_floor: whether the residual is rounding.
     """

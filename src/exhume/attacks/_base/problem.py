@@ -11,7 +11,7 @@ import torch
 from exhume.attacks._base.tuning import DEFAULT_TUNING, Tuning
 from exhume.equation.norms import FixedNorm, FreeNorm, Norms
 from exhume.equation.protocol import Point
-from exhume.equation.span import Span, output_rank
+from exhume.equation.span import Span, independent_outputs
 from exhume.errors import InputError
 from exhume.features import FeatureMap, OneLayerFeatures
 from exhume.features.in_subspace import reduced
@@ -43,7 +43,7 @@ def equation_count(target: Target, num_samples: int, dim: int | None = None) -> 
     Outputs whose displacements depend on each other count as often as there are independent ones.
     """
     known, features = target.knowledge, target.features
-    outputs = output_rank(target.displacement, features.coordinates)
+    outputs = independent_outputs(target.displacement, features.coordinates, num_samples + known.known_samples)
     return EquationCount(
         *count(
             outputs * features.num_features,

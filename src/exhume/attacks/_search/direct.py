@@ -93,7 +93,7 @@ class DirectSearch(Search[DirectState]):
         self.problem, self.count, self._max_starts, self._rows = problem, count, max_starts, rows
         self._tuning = problem.tuning.direct
         self.equation = problem.equation(ridge=problem.tuning.equation.ridge)
-        self._unknowns = problem.equation_count(count).unknowns
+        self._counted = problem.equation_count(count)
 
     def begin(self, generator: torch.Generator) -> DirectState:
         """The first start."""
@@ -165,7 +165,7 @@ class DirectSearch(Search[DirectState]):
         return self.problem.norms, self._tuning.rule
 
     def _is_noise_floor(self, point: SpanPoint) -> bool:
-        return is_noise_floor(self.equation, point, self._unknowns, self.problem.tuning.noise_floor)
+        return is_noise_floor(self.equation, point, self._counted, self.problem.tuning.noise_floor)
 
     def _result(self, rows: torch.Tensor, stop: Stop, state: DirectState) -> SearchResult:
         return SearchResult(rows, self.count, stop, self.problem, state.start, state.step)
