@@ -21,7 +21,7 @@ from exhume.support.files import write_json
 
 RESULTS = FIGURES / "certificate"
 IN_DOCS = Path("docs/images/certificate.png")
-MOST_PASSES, STARTS = 600, 2
+MOST_PASSES, STARTS = 1000, 2
 MULTIPLES = [0.1 * step for step in range(1, 51)]  # of the error bar, at which coverage is plotted
 
 

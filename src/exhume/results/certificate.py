@@ -164,8 +164,7 @@ def certify(equation: Equation[AnyPoint], point: AnyPoint, trust: Trust, seed: i
     if at_floor and max(errors) < EXACT_BELOW:
         reason = "The residual is at the floating-point floor, with more equations than unknowns."
         return verdict(EXACT, reason, smallest, errors)
-    some_certified = trust.drifting and min(errors) < RECOVERED_BELOW
-    if some_certified or sorted(errors)[len(errors) // 2] < trust.stop.credible_error:
+    if sorted(errors)[len(errors) // 2] < trust.stop.credible_error:
         good = sum(error < RECOVERED_BELOW for error in errors)
         what = "at the floor, but the Jacobian is too flat" if at_floor else "above the floor: noise or drift"
         reason = f"The residual is {what}; {good} of {len(errors)} samples have an error bar below {RECOVERED_BELOW}."
@@ -190,18 +189,8 @@ def _error_bars(
     point, limits = operator.point, trust.limits
     bounds = [predict_errors(operator, surplus, seed)]
     bounds += [trust.drift_errors] if trust.drift_errors else []
-    divided = trust.drifting and not at_floor
-    if divided:
+    if trust.drifting and not at_floor:
         bounds.append(leave_out_errors(operator.equation, point, trust.norms, limits))
-    errors = _largest(bounds)
-    if at_floor or clear == 1:
-        return errors
-    mixed = mixing_errors(point, limits)
-    if divided:
-        mixed = tuple(min(mix, limits.mixed * error) for mix, error in zip(mixed, errors, strict=True))
-    return _largest([errors, mixed])
-
-
-def _largest(bounds: list[tuple[float, ...]]) -> tuple[float, ...]:
-    """For every sample the largest of its bounds."""
+    if clear > 1 and not at_floor:
+        bounds.append(mixing_errors(point, limits))
     return tuple(max(each) for each in zip(*bounds, strict=True))

@@ -32,7 +32,6 @@ class Limits:
         flat: share of a typical singular value below which one is zero.
         parallel, alike: two samples with cosine above `alike` and coefficients with cosine above `parallel` cannot be
             told apart above the noise floor; the fit may return mixtures of them.
-        mixed: times the error that leaving parts out shows, which a mixture of twins may have at most.
         parts: of the equations, each left out once.
         guess: an error bar beyond this is no better than a guess.
     """
@@ -49,9 +48,6 @@ class Limits:
         0.98, "share", problem="conv nets on 12 digits, seeds 0 to 2 (`benches twins`)", suite="twins"
     )
     alike: float = tuned(0.5, "cosine", problem="conv nets on 12 digits, seeds 0 to 2 (`benches twins`)", suite="twins")
-    mixed: float = tuned(
-        8.0, "x error bar", problem="conv nets on 12 digits, seeds 0 to 2 (`benches twins`)", suite="twins"
-    )
     parts: int = tuned(5, "parts", problem="ordinary networks (`benches ordinary_certificates`)", suite="network")
     guess: float = tuned(math.sqrt(2), "relative error", **_BARS, rare="caps bars, decides nothing")
 
