@@ -14,6 +14,7 @@ BENCHES = (
     "activations",
     "released_weights",
     "certificate",
+    "mixed_certificates",
     "cifar10",
     "convergence",
     "success_curve",
