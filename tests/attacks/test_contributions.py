@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from exhume.attacks._base.problem import EquationCount
 from exhume.attacks._base.search_tuning import NoiseFloorTuning
 from exhume.attacks._search.noise_floor import is_noise_floor
 from exhume.attacks._search.rows import drop_rows
@@ -71,26 +72,26 @@ def noisy_fit(noise, idle=0, coefficients=(1.0, -1.5, 0.8, -1.2)):
 def test_samples_contribute_more_than_noise():
     span, point = noisy_fit(0.03)
     assert math.sqrt(point.loss) > 0.02
-    assert is_noise_floor(span, point, 24, NoiseFloorTuning())
+    assert is_noise_floor(span, point, EquationCount(span.num_equations, 24), NoiseFloorTuning())
 
 
 def test_an_idle_row_does_not_contribute_more_than_noise():
     span, point = noisy_fit(0.03, idle=1)
-    assert not is_noise_floor(span, point, 30, NoiseFloorTuning())
+    assert not is_noise_floor(span, point, EquationCount(span.num_equations, 30), NoiseFloorTuning())
 
 
 def test_a_sample_below_the_noise_does_not_contribute_more_than_it():
     span, point = noisy_fit(0.1, coefficients=(1.0, -1.5, 0.8, -0.02))
-    assert not is_noise_floor(span, point, 24, NoiseFloorTuning())
+    assert not is_noise_floor(span, point, EquationCount(span.num_equations, 24), NoiseFloorTuning())
 
 
 def test_with_too_few_equations_to_spare_nothing_is_noise_floor():
     span, point = noisy_fit(0.03)
-    assert not is_noise_floor(span, point, 399, NoiseFloorTuning())
-    assert not is_noise_floor(span, point, 500, NoiseFloorTuning())
+    assert not is_noise_floor(span, point, EquationCount(span.num_equations, 399), NoiseFloorTuning())
+    assert not is_noise_floor(span, point, EquationCount(span.num_equations, 500), NoiseFloorTuning())
 
 
 def test_a_large_residual_is_no_floor():
     span, point = noisy_fit(0.35, coefficients=(1.0,))
     assert float(span.contributions(point).min()) > 5 * point.loss  # clear of what is left, which is not little
-    assert not is_noise_floor(span, point, 6, NoiseFloorTuning())
+    assert not is_noise_floor(span, point, EquationCount(span.num_equations, 6), NoiseFloorTuning())

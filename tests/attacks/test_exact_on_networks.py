@@ -160,3 +160,22 @@ def test_interrupted_attack_on_a_network_resumes_to_the_same_answer(kind, method
     assert torch.equal(resumed.samples, whole.samples)
     assert (resumed.steps, resumed.passes, resumed.stop) == (whole.steps, whole.passes, whole.stop)
     assert resumed.history == whole.history
+
+
+def test_two_classes_under_cross_entropy_have_the_equations_of_one_output():
+    """Their rows are opposite: 250 features of a head of 500 weights do not determine 6 samples of 64 numbers."""
+    digits = data.load("digits", samples=6, classes=(0, 1))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 250), torch.nn.GELU(), torch.nn.Linear(250, 2))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.02)
+    for _ in range(50):
+        loss = torch.nn.functional.cross_entropy(model(digits.inputs), (digits.labels > 0).long())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    target = exhume.Target.last_layer(
+        model.eval(), initial_head=before, input_shape=(64,), knowledge=exhume.Knowledge(num_samples=6)
+    )
+    with pytest.raises(exhume.errors.TooFewEquations, match="251 equations cannot determine 390 unknowns"):
+        exhume.reconstruct(target)

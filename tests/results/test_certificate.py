@@ -13,7 +13,7 @@ from exhume.features import GaussianMatrix, RandomFeatureMap
 from exhume.results import certificate
 from exhume.results.certificate import Trust
 from exhume.results.stop import Stop
-from exhume.solvers import FixedNorm, FreeNorm
+from exhume.solvers import FixedNorm, FreeNorm, StoppingRule, levenberg_marquardt
 
 DIM, SAMPLES, WIDTH = 6, 3, 200
 FREE = FreeNorm(DIM**0.5)
@@ -175,3 +175,65 @@ def test_enough_active_features_for_every_sample_are_exact():
     result = certificate.certify(*several_outputs(num_features=80, num_outputs=5, num_samples=5), seed=0)
     assert (result.verdict, result.determined) == ("exact", True)
     assert result.equations_per_sample > 20
+
+
+def with_structured_error(size):
+    """A tanh equation whose second half of coordinates belongs to samples that lie elsewhere, solved for one set."""
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn((SAMPLES, DIM), generator=generator, dtype=torch.float64)
+    weights = torch.randn((2, SAMPLES), generator=generator, dtype=torch.float64)
+    features = RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=0), "tanh", torch.float64)
+    moved = rows + size * torch.randn(rows.shape, generator=generator, dtype=torch.float64)
+    theta = weights @ features.forward(rows)
+    theta[:, WIDTH // 2 :] = (weights @ features.forward(moved))[:, WIDTH // 2 :]
+    span = Span(features, theta)
+    return span, levenberg_marquardt(span, rows, FREE, StoppingRule(30)).point
+
+
+def test_leave_out_errors_are_the_jackknife_of_dense_gauss_newton_steps():
+    span, point = with_structured_error(0.05)
+    limits = certificate.Limits(parts=4, solve_steps=300, solve_tolerance=1e-10)
+    steps = []
+    for part in range(4):
+        kept = [column for column in range(WIDTH) if not part * 50 <= column < (part + 1) * 50]
+        others = span.subset(torch.tensor(kept))
+        here = others.at(point.rows)
+        eye = torch.eye(SAMPLES * DIM, dtype=torch.float64).reshape(-1, SAMPLES, DIM)
+        dense = torch.stack([normal(others, here, direction).reshape(-1) for direction in eye])
+        steps.append(torch.linalg.solve(dense, others.gradient(here).reshape(-1)).reshape(SAMPLES, DIM))
+    spread = torch.stack(steps) - torch.stack(steps).mean(0)
+    expected = (0.75 * spread.square().sum((0, 2))).sqrt() / point.samples.norm(dim=1)
+    found = torch.tensor(certificate.leave_out_errors(span, point, FREE, limits), dtype=torch.float64)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+
+
+def test_parts_of_the_equations_that_disagree_widen_the_bars_of_drifting_features():
+    span, point = with_structured_error(0.05)
+    trust = Trust(Stop.FLOOR, unknowns=SAMPLES * (DIM + 2), norms=FREE, precision=1e-7)
+    white, drifting = (
+        certificate.certify(span, point, replace(trust, drifting=each), seed=0).predicted_errors
+        for each in (False, True)
+    )
+    assert all(wide > 1.3 * narrow for wide, narrow in zip(drifting, white, strict=True))
+
+
+def test_outputs_that_repeat_each_other_add_no_equations():
+    """Cross-entropy with two classes: the two rows of Theta are opposite; 90 features are too few for 96 numbers."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn((8, 12), generator=generator, dtype=torch.float64)
+    features = RandomFeatureMap(GaussianMatrix(90, 12, seed=0), "tanh", torch.float64)
+    one = torch.randn((1, 8), generator=generator, dtype=torch.float64) @ features.forward(rows)
+    trust = Trust(Stop.CONVERGED, unknowns=8 * (12 + 1), norms=FreeNorm(12**0.5), precision=1e-7)
+    for size in (0.0, 1e-3):  # as weight decay leaves a share of the initial head in the sum of the rows
+        theta = torch.cat([one, -one]) + size * torch.randn((2, 90), generator=generator, dtype=torch.float64)
+        span = Span(features, theta)
+        point = span.at(rows)
+        independent, clear = span.independent_outputs(point)
+        assert (independent, clear) == (1 if size == 0 else 2, 1)
+        judged = certificate.certify(span, point, replace(trust, unknowns=8 * (12 + independent)), seed=0)
+        assert (judged.equations, judged.unknowns, judged.verdict) == (90, 104, "failed")
+
+
+def test_fewer_samples_than_outputs_keep_the_count_of_all_outputs():
+    span, point, _ = several_outputs(num_features=80, num_outputs=5, num_samples=3)
+    assert span.independent_outputs(point) == (5, 5)

@@ -151,7 +151,7 @@ def _polished(problem: Problem, samples: torch.Tensor, session: Session) -> Prop
     stop = session.budget_spent() or Stop.STARTS_SPENT
     if problem.is_found(point):
         stop = Stop.CONVERGED
-    elif is_noise_floor(equation, point, counted.unknowns, problem.tuning.noise_floor):
+    elif is_noise_floor(equation, point, counted, problem.tuning.noise_floor):
         stop = Stop.FLOOR
     polished = finish(SearchResult(point.rows, count, stop, problem, 1, session.steps, working), session)
     return replace(polished, notes=polished.notes | {"polish": "Polished in all dimensions."})

@@ -117,6 +117,13 @@ class GradientSpan:
         squares = [part.square().sum() for part in self.residual(samples, coefficients)]
         return torch.stack(squares).sum() / self.squared_norm
 
+    def independent_outputs(self, point: Point) -> tuple[int, int]:
+        """All outputs: its equations are not told apart by them."""
+        return int(point.coefficients.shape[1]), int(point.coefficients.shape[1])
+
+    def without_part(self, part: int, parts: int) -> None:
+        """None: it is not divided."""
+
     def at(self, rows: torch.Tensor) -> GradientPoint:
         """The equation with coefficients fitted by least squares."""
         rows = rows.to(self.device, self.dtype)

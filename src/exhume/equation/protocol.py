@@ -84,6 +84,15 @@ class Equation(Protocol[AnyPoint]):
     def squared_norm(self) -> float:
         """What losses are relative to."""
 
+    def independent_outputs(self, point: AnyPoint) -> tuple[int, int]:
+        """How many outputs have equations of their own, and how many of them the residual leaves clear.
+
+        All outputs where equations are not told apart by them.
+        """
+
+    def without_part(self, part: int, parts: int) -> Equation[AnyPoint] | None:
+        """The same equation without one of so many parts of its equations; None if it cannot be divided."""
+
     def at(self, rows: torch.Tensor) -> AnyPoint:
         """The equation at a candidate, its coefficients fitted."""
 

@@ -20,6 +20,32 @@ from exhume.equation.norms import Norms
 from exhume.equation.nuisance import Nuisance, NuisanceBasis, cholesky
 from exhume.equation.protocol import Point
 from exhume.features import FeatureMap, Linearisation, OneLayerFeatures
+from exhume.support.distributed import Coordinates
+
+# Share of Theta's largest singular value below which a combination of outputs is rounding. A solution counts as found
+# at a relative residual of 3e-5 (`Tuning.found`), so that what is smaller is not tested; rounding leaves about 1e-6.
+_ROUNDING_OF_OUTPUTS = 1e-4
+# Times its share of the squared residual that a combination of outputs must have moved for its equations to count.
+# Weight decay leaves a share of the initial head in the sum of the rows of Theta, which no sample explains.
+_CLEAR_OF_RESIDUAL = 4.0
+
+
+def independent_outputs(theta: torch.Tensor, coordinates: Coordinates, num_samples: int, noise: float = 0.0) -> int:
+    """How many outputs' worth of equations Theta (k, p) holds: k, or its rank if samples do not explain that.
+
+    n samples move min(n, k) combinations of the outputs. With cross-entropy the rows of Theta add up to zero, so that
+    k outputs give the equations of k - 1.
+
+    Args:
+        theta: the displacement.
+        coordinates: which columns of it this process holds.
+        num_samples: n, known ones included.
+        noise: squared size that a combination of outputs must exceed to count.
+    """
+    theta = theta.double()
+    sizes = torch.linalg.eigvalsh(coordinates.sum(theta @ theta.T))
+    rank = int((sizes > max(_ROUNDING_OF_OUTPUTS**2 * float(sizes[-1]), noise)).sum())
+    return len(theta) if rank >= min(num_samples, len(theta)) else max(1, rank)
 
 
 @dataclass(frozen=True)
@@ -91,6 +117,20 @@ class Span:
     def num_equations(self) -> int:
         """k p, less the k that the coefficients of every known sample take."""
         return self.num_outputs * (self.features.num_features - (0 if self.fixed is None else len(self.fixed)))
+
+    def independent_outputs(self, point: SpanPoint) -> tuple[int, int]:
+        """How many outputs count by the rank of Theta, and how many moved by far more than their share of residual."""
+        count = point.num_samples + (0 if self.fixed is None else len(self.fixed))
+        noise = _CLEAR_OF_RESIDUAL * point.loss * self.squared_norm / self.num_outputs
+        by_rank = independent_outputs(self.displacement, self.coordinates, count)
+        return by_rank, min(by_rank, independent_outputs(self.displacement, self.coordinates, count, noise))
+
+    def without_part(self, part: int, parts: int) -> Span:
+        """The equation without one of so many blocks of neighbouring coordinates: channels of a convolution."""
+        count = self.features.num_features
+        kept = torch.arange(count, device=self.displacement.device)
+        first, last = part * count // parts, (part + 1) * count // parts
+        return self.subset(torch.cat([kept[:first], kept[last:]]))
 
     @property
     def num_linear(self) -> int:

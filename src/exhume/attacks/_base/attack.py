@@ -18,7 +18,8 @@ from exhume.attacks._base.tuning import DEFAULT_TUNING, Tuning
 from exhume.errors import InputError, TooFewEquations, UnknownCount
 from exhume.features import PassCounter
 from exhume.features.sharded import CAN_BE_SHARDED, division, division_notes
-from exhume.results.certificate import DEFAULT_LIMITS, Certificate, Limits, Trust, certify
+from exhume.results.certificate import Certificate, Trust, certify
+from exhume.results.error_bars import DEFAULT_LIMITS, Limits
 from exhume.results.reconstruction import Reconstruction
 from exhume.support.checkpoint import Checkpoint, fingerprint
 from exhume.support.distributed import Processes
@@ -162,9 +163,8 @@ class Attack(ABC):
                 f"({count} samples of dimension {target.features.input_dim})"
             )
         features, outputs = target.features.num_features - target.knowledge.known_samples, target.num_outputs
-        own = (
-            counted.unknowns // count - outputs + count
-        )  # see (3) of `exhume.wall.Wall`: certain, whatever the activation
+        # See (3) of `exhume.wall.Wall`: certain, whatever the activation.
+        own = counted.unknowns // count - counted.equations // max(features, 1) + count
         if self.reads_head_only and count < outputs and features <= own and not allow_underdetermined:
             raise TooFewEquations(
                 f"{max(features, 0)} features cannot determine the {own} unknowns of each sample: {count} samples show "
@@ -204,6 +204,7 @@ def _certified(problem: Problem, proposal: Proposal, limits: Limits, seed: int) 
             precision=torch.finfo(problem.target.displacement.dtype).eps,
             drift_floor=None if drift is None else drift.floor,
             drift_errors=() if drift is None else drift.errors,
+            drifting=problem.target.trained_head is not None,
             limits=limits,
         )
         certificate = certify(equation, point, trust, seed_for(seed, "certificate"))

@@ -11,7 +11,7 @@ import torch
 from exhume.attacks._base.tuning import DEFAULT_TUNING, Tuning
 from exhume.equation.norms import FixedNorm, FreeNorm, Norms
 from exhume.equation.protocol import Point
-from exhume.equation.span import Span
+from exhume.equation.span import Span, independent_outputs
 from exhume.errors import InputError
 from exhume.features import FeatureMap, OneLayerFeatures
 from exhume.features.in_subspace import reduced
@@ -38,15 +38,19 @@ class EquationCount(NamedTuple):
 
 
 def equation_count(target: Target, num_samples: int, dim: int | None = None) -> EquationCount:
-    """Equations of the last layer, and unknowns: samples that are not known, in `dim` dimensions, and coefficients."""
-    known = target.knowledge
+    """Equations of the last layer, and unknowns: samples that are not known, in `dim` dimensions, and coefficients.
+
+    Outputs whose displacements depend on each other count as often as there are independent ones.
+    """
+    known, features = target.knowledge, target.features
+    outputs = independent_outputs(target.displacement, features.coordinates, num_samples + known.known_samples)
     return EquationCount(
         *count(
-            target.num_parameters,
-            dim or target.features.input_dim,
+            outputs * features.num_features,
+            dim or features.input_dim,
             num_samples + known.known_samples,
-            target.num_outputs,
-            norms_open=target.features.symmetry.identifies_norm and known.norm is None,
+            outputs,
+            norms_open=features.symmetry.identifies_norm and known.norm is None,
             known_samples=known.known_samples,
         )
     )

@@ -90,8 +90,8 @@ def correct_drift(
 
 
 def _is_noise_floor(problem: Problem, equation: Span, point: SpanPoint) -> bool:
-    unknowns = problem.equation_count(point.num_samples).unknowns
-    return is_noise_floor(equation, point, unknowns, problem.tuning.noise_floor)
+    counted = problem.equation_count(point.num_samples)
+    return is_noise_floor(equation, point, counted, problem.tuning.noise_floor)
 
 
 def _initial_features(target: Target) -> FeatureMap | None:

@@ -93,7 +93,7 @@ class DirectSearch(Search[DirectState]):
         self.problem, self.count, self._max_starts, self._rows = problem, count, max_starts, rows
         self._tuning = problem.tuning.direct
         self.equation = problem.equation(ridge=problem.tuning.equation.ridge)
-        self._unknowns = problem.equation_count(count).unknowns
+        self._counted = problem.equation_count(count)
 
     def begin(self, generator: torch.Generator) -> DirectState:
         """The first start."""
@@ -127,7 +127,11 @@ class DirectSearch(Search[DirectState]):
         """The best rows of all starts."""
         assert state.point is not None
         best = _better(state.best, state.point)
-        return self._result(best.rows, Stop.CONVERGED if self.problem.is_found(state.point) else stop, state)
+        if self.problem.is_found(state.point):
+            stop = Stop.CONVERGED
+        elif self.problem.target.trained_head is not None and self._is_noise_floor(self.equation.at(best.rows)):
+            stop = Stop.FLOOR
+        return self._result(best.rows, stop, state)
 
     def _end_start(self, state: DirectState, session: Session) -> DirectState | SearchResult:
         point = state.run.point
@@ -161,7 +165,7 @@ class DirectSearch(Search[DirectState]):
         return self.problem.norms, self._tuning.rule
 
     def _is_noise_floor(self, point: SpanPoint) -> bool:
-        return is_noise_floor(self.equation, point, self._unknowns, self.problem.tuning.noise_floor)
+        return is_noise_floor(self.equation, point, self._counted, self.problem.tuning.noise_floor)
 
     def _result(self, rows: torch.Tensor, stop: Stop, state: DirectState) -> SearchResult:
         return SearchResult(rows, self.count, stop, self.problem, state.start, state.step)

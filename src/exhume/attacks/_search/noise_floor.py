@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import math
 
+from exhume.attacks._base.problem import EquationCount
 from exhume.attacks._base.search_tuning import NoiseFloorTuning
 from exhume.equation.span import Span, SpanPoint
 
 
-def is_noise_floor(equation: Span, point: SpanPoint, unknowns: int, tuning: NoiseFloorTuning) -> bool:
+def is_noise_floor(equation: Span, point: SpanPoint, counted: EquationCount, tuning: NoiseFloorTuning) -> bool:
     """Whether the residual is small and every sample's contribution exceeds the loss by the margin.
 
     Args:
         equation: that was solved.
         point: a minimum of its loss.
-        unknowns: of samples and coefficients together. With few surplus equations a fit of anything leaves little, so
-            that the margin grows.
+        counted: equations and unknowns. With few surplus equations a fit of anything leaves little, so that the margin
+            grows.
         tuning: the margin.
     """
-    surplus = 1 - unknowns / equation.num_equations
+    if not counted.determined:
+        return False
+    surplus = 1 - counted.unknowns / counted.equations
     least = float(equation.contributions(point).min())
     return math.sqrt(point.loss) < tuning.max_residual and point.loss < tuning.max_share * surplus * least

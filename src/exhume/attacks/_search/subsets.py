@@ -193,8 +193,8 @@ class SubsetSearch(Search[SubsetState]):
         if self.problem.is_found(point):
             return Stop.CONVERGED
         drifted = self.problem.target.trained_head is not None
-        unknowns = self.problem.equation_count(self.count).unknowns
-        if drifted and is_noise_floor(self.equation, point, unknowns, tuning.noise_floor):
+        counted = self.problem.equation_count(self.count)
+        if drifted and is_noise_floor(self.equation, point, counted, tuning.noise_floor):
             return Stop.FLOOR
         known = any(same_minimum(point, each, self.count, self._tuning) for each in state.minima)
         return Stop.REPRODUCED if known and self._is_settled(point, state) else None
