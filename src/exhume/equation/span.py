@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import cast
+from typing import Self, cast
 
 import torch
 
@@ -125,7 +125,7 @@ class Span:
         by_rank = independent_outputs(self.displacement, self.coordinates, count)
         return by_rank, min(by_rank, independent_outputs(self.displacement, self.coordinates, count, noise))
 
-    def without_part(self, part: int, parts: int) -> Span:
+    def without_part(self, part: int, parts: int) -> Self:
         """The equation without one of so many blocks of neighbouring coordinates: channels of a convolution."""
         count = self.features.num_features
         kept = torch.arange(count, device=self.displacement.device)
@@ -137,12 +137,12 @@ class Span:
         """Rows of W among the unknowns: k if the linear part is solved for jointly, else 0."""
         return self.num_outputs if self.nuisance.linear and self.nuisance.joint else 0
 
-    def subset(self, coordinates: slice | torch.Tensor) -> Span:
+    def subset(self, coordinates: slice | torch.Tensor) -> Self:
         """The same equation on some of the coordinates; losses keep their scale."""
         features = self.features.subset(coordinates)
         share = features.num_features / self.features.num_features
         columns = self.coordinates.local(coordinates)
-        return Span(
+        return type(self)(
             features,
             self.displacement[:, columns],
             self.nuisance,
