@@ -215,14 +215,15 @@ def _normalisation(module: nn.Module) -> Iterator[Finding]:
 def _pooled(target: Target, model: NetworkWeights) -> Iterator[Finding]:
     """Whether the head is given features that are averages over positions."""
     pooled = any(isinstance(each, _POOLS) and _is_one(each.output_size) for each in model.module.modules())
-    if not pooled or target.features.num_features >= target.features.input_dim:
+    width = model.module.get_parameter(_head_weight(model)).shape[1]
+    if not pooled or width >= target.features.input_dim:
         return
     known = target.knowledge.initial_body == "known"
     yield Finding(
         "head",
         "pooled",
-        f"The head is given {target.features.num_features:,} averages over positions of inputs with "
-        f"{target.features.input_dim:,} numbers, so that it shows little of where something is in an input.",
+        f"The head is given {width:,} averages over positions of inputs with {target.features.input_dim:,} numbers, so "
+        f"that it shows little of where something is in an input.",
         f"{'Try' if known else 'Give --initial with all layers, and try'} --method ntk, which reads all layers.",
     )
 
