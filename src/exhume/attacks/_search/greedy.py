@@ -18,7 +18,7 @@ from exhume.attacks._search.ascent import Ascent, distinct
 from exhume.attacks._search.rows import drop_rows
 from exhume.equation.dense_span import DenseSpan
 from exhume.equation.span import SpanPoint
-from exhume.results.certificate import DEFAULT_LIMITS
+from exhume.results.error_bars import DEFAULT_LIMITS
 from exhume.results.stop import Stop
 from exhume.solvers import levenberg_marquardt
 
