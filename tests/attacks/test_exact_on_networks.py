@@ -9,6 +9,7 @@ import exhume
 from exhume import data
 from exhume.attacks._base.search_tuning import CountTuning
 from exhume.attacks._search.sample_count import samples_by_rank
+from exhume.errors import TooFewEquations
 from exhume.networks import ResNet, TwoLayer
 from exhume.results.stop import Stop
 from exhume.scoring.against_truth import score_samples
@@ -177,5 +178,5 @@ def test_two_classes_under_cross_entropy_have_the_equations_of_one_output():
     target = exhume.Target.last_layer(
         model.eval(), initial_head=before, input_shape=(64,), knowledge=exhume.Knowledge(num_samples=6)
     )
-    with pytest.raises(exhume.errors.TooFewEquations, match="251 equations cannot determine 390 unknowns"):
-        exhume.reconstruct(target)
+    with pytest.raises(TooFewEquations, match="251 equations cannot determine 390 unknowns"):
+        exhume.Exact()(target)

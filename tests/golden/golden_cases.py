@@ -140,7 +140,7 @@ CASES = {
     "exact gelu, one sample not known": Case(lambda: informed("gelu", 1, 60)),
     "exact relu, three samples not known": Case(lambda: informed("relu", 3, 400)),
     "exact digits": Case(digits, passes_within=0.1),
-    "exact trained network": Case(trained_network),
+    "exact trained network": Case(trained_network, {"method": "exact"}),
     "exact in a basis": Case(lambda: sphere("relu", dim=260, samples=4, ratio=3), {"num_samples": 4}),
     "subspace": Case(inside_a_subspace, {"method": "subspace"}),
     "descent": Case(lambda: sphere("relu"), {"num_samples": 6, "method": "descent", "max_steps": 200}),

@@ -9,7 +9,7 @@ what they can explain. J D is the change of the explained part along D; the resi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -90,7 +90,7 @@ class Equation(Protocol[AnyPoint]):
         All outputs where equations are not told apart by them.
         """
 
-    def without_part(self, part: int, parts: int) -> Equation[AnyPoint] | None:
+    def without_part(self, part: int, parts: int) -> Equation[Any] | None:
         """The same equation without one of so many parts of its equations; None if it cannot be divided."""
 
     def at(self, rows: torch.Tensor) -> AnyPoint:
