@@ -120,7 +120,7 @@ def test_dataset_knows_its_size() -> None:
         ("inputs", torch.zeros(3), r"inputs of shape \(3,\)"),
         ("inputs", torch.zeros(0, 4), r"labels of shape \(3,\) for 0 samples"),
         ("inputs", torch.zeros(3, 0), "d at least 1"),
-        ("inputs", torch.zeros(3, 4, dtype=torch.float64), "float64"),
+        ("inputs", torch.zeros(3, 4, dtype=torch.float16), "float16"),
         ("inputs", torch.full((3, 4), float("nan")), "in inputs are NaN"),
         ("labels", torch.ones(2), r"labels of shape \(2,\)"),
         ("labels", torch.ones(3, dtype=torch.int64), "int64"),
