@@ -7,7 +7,7 @@ from torch import nn
 
 from exhume import Target
 from exhume.target.diagnosis import diagnose
-from exhume.target.optimiser_trace import trace
+from exhume.target.diagnosis.optimiser_trace import trace
 
 DENSE, NORMALISED = "two layers, ReLU", "conv, BatchNorm, pooled"
 

@@ -18,7 +18,7 @@ from exhume.report.verdict import percent
 from exhume.results.certificate import RECOVERED_BELOW
 from exhume.results.stop import Stop
 from exhume.scoring.outcome import Outcome
-from exhume.target.optimiser_trace import ADAPTIVE
+from exhume.target.diagnosis.optimiser_trace import ADAPTIVE
 
 # Share of what is recovered from the model as it is, down to which a defence must bring it to be recommended.
 _HELPS_BELOW = 0.5

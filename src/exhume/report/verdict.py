@@ -15,7 +15,7 @@ from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.findings import Findings
 from exhume.scoring.outcome import Outcome
 from exhume.support.text import plural
-from exhume.target.optimiser_trace import ADAPTIVE, UNKNOWN
+from exhume.target.diagnosis.optimiser_trace import ADAPTIVE, UNKNOWN
 
 _CHECK_DATA = (
     "Check that the data are the ones this model was trained on, prepared in the same way and in the same units."

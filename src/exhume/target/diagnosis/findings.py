@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from exhume.support.text import plural
+from exhume.target.diagnosis.optimiser_trace import ADAPTIVE, GRADIENT, trace
 from exhume.target.network_weights import NetworkWeights
-from exhume.target.optimiser_trace import ADAPTIVE, GRADIENT, trace
 from exhume.target.start_test import CHANCE, correlation, log_chance_of_pairing
 from exhume.target.target import Target
 
