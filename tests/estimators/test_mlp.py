@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler, scale
+from sklearn.preprocessing import FunctionTransformer, StandardScaler, scale
 
 import exhume
 from exhume import InputError
@@ -98,3 +98,13 @@ def test_polish_declines_rows_that_are_not_those_of_the_weights():
     target, _ = network_target(fitted(learning_rate_init=0.01, max_iter=500))
     others = torch.from_numpy(scale(DATA.data[:6]))
     assert polish(dense_displacement(target.known_model, (30,)), others) is None
+
+
+def test_without_a_scaler_error_bars_count_the_bias_that_does_not_decay():
+    network = MLPClassifier((150,), solver="lbfgs", random_state=11)
+    model = make_pipeline(FunctionTransformer(), network).fit(scale(ROWS), CLASSES)
+    found = exhume.audit(model, truth=scale(ROWS), budget_seconds=20)
+    share = found.result.evidence["share_of_initial_weights"]
+    assert found.result.certificate.verdict == "approximate"
+    assert min(found.result.certificate.predicted_errors) >= 1 - share
+    assert max(found.score.claimed_errors) < max(found.result.certificate.predicted_errors)

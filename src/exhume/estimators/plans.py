@@ -13,7 +13,7 @@ from exhume.estimators.linear import DECLINED, KEEPS_SPAN, WRAPPERS, span_target
 from exhume.estimators.mlp import network_target
 from exhume.estimators.mlp_polish import polish
 from exhume.estimators.walk import Passed, Step, family
-from exhume.results.certificate import EXACT, EXACT_BELOW
+from exhume.results.certificate import APPROXIMATE, EXACT, EXACT_BELOW
 from exhume.results.reconstruction import Reconstruction
 from exhume.target.dense_displacement import dense_displacement
 from exhume.target.knowledge import Knowledge
@@ -37,6 +37,7 @@ _POLISHED = (
     "Every zero of the first layer's columns is explained to rounding, and every column of the rows has the mean and "
     "the variance that the scaler before them states."
 )
+_BIAS = "Norms follow from the bias, which has no weight decay: up to {least:.1g} of a row, not to rounding."
 
 
 def _as_it_is(result: Reconstruction) -> Reconstruction:
@@ -97,14 +98,16 @@ def _network(step: Step, count: int | None) -> Plan:
     relu = step.estimator.activation == "relu"
 
     def finish(result: Reconstruction) -> Reconstruction:
-        """To the last digit behind a StandardScaler."""
-        if not (_standardised(step) and relu and result.method == Unmix.name and result.norms_determined):
+        """To the last digit behind a StandardScaler; else with error bars that count what the bias leaves open."""
+        if result.method != Unmix.name or not relu:
             return result
+        if not (_standardised(step) and result.norms_determined):
+            return _with_bias_errors(result)
         model = target.known_model
         assert model is not None
         polished = polish(dense_displacement(model, target.input_shape, count), result.samples.double())
         if polished is None:
-            return result
+            return _with_bias_errors(result)
         errors = (polished.error,) * len(polished.rows)
         certificate = replace(result.certificate, predicted_errors=errors, residual=polished.error, reason=_POLISHED)
         if polished.error < EXACT_BELOW:
@@ -112,6 +115,16 @@ def _network(step: Step, count: int | None) -> Plan:
         return replace(result, samples=polished.rows, certificate=certificate)
 
     return Plan(target, Unmix.name if relu else attacks.AUTO, step.before, note, finish)
+
+
+def _with_bias_errors(result: Reconstruction) -> Reconstruction:
+    """Error bars of at least 1 - s: the bias, which does not decay, gives norms up to that relative error only."""
+    certificate = result.certificate
+    least = abs(1 - float(result.evidence.get("share_of_initial_weights", 1.0)))
+    errors = tuple(max(error, least) for error in certificate.predicted_errors)
+    if certificate.verdict == EXACT and max(errors, default=0.0) >= EXACT_BELOW:
+        certificate = replace(certificate, verdict=APPROXIMATE, reason=_BIAS.format(least=least))
+    return replace(result, certificate=replace(certificate, predicted_errors=errors))
 
 
 def _standardised(step: Step) -> bool:
