@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import io
 import platform
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import joblib
 import sklearn
 
 from exhume import __version__, attacks
@@ -149,18 +150,22 @@ def _attempts(found: Recovered) -> tuple[Attempt, ...]:
 
 
 def _count(estimator: Any, names: list[str], truth: Values | None) -> Count | None:
-    """Bytes of the whole estimator against the numbers of its rows: with fewer, it cannot hold them all.
+    """Bits of the whole estimator against the numbers of its rows: with fewer, it cannot hold them all.
 
-    A number of a table has at least about a byte of information, so that this errs on the side of a leak.
+    A number is taken to need one bit, as a flag does, so that an estimator is never called safe because its rows were
+    counted as more than they hold.
     """
     steps = walk(estimator)
     rows = count_of_rows(steps) or (None if truth is None else len(truth))
+    if rows is None:
+        return None
+    buffer = io.BytesIO()
     try:
-        size = len(pickle.dumps(estimator))
+        joblib.dump(estimator, buffer)
     except Exception:  # a user's own class, in any way
         return None
-    unknowns = None if rows is None else rows * len(names)
-    return None if unknowns is None else Count(size, unknowns, tuple(step.title for step in steps), size > unknowns)
+    bits, unknowns = 8 * buffer.tell(), rows * len(names)
+    return Count(bits, unknowns, tuple(step.title for step in steps), bits > unknowns, unit="bits")
 
 
 def _provenance(settings: Settings) -> tuple[Fact, ...]:

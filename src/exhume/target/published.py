@@ -21,12 +21,14 @@ class Count:
         unknowns: numbers that the samples consist of.
         layers: names of the parameters and statistics that were counted; "head" where there is nothing else.
         determined: whether there are more equations than unknowns.
+        unit: of the first count; the bits of a file, where its numbers are not all weights.
     """
 
     equations: int
     unknowns: int
     layers: tuple[str, ...]
     determined: bool
+    unit: str = "equations"
 
     @property
     def sentence(self) -> str:
@@ -35,7 +37,7 @@ class Count:
             return "No published layer moved in training, so the weights hold nothing of the training data."
         relation = "more than enough" if self.determined else "too few to determine the samples"
         return (
-            f"All published layers that moved hold {self.equations:,} equations for {self.unknowns:,} unknown numbers: "
+            f"All published layers that moved hold {self.equations:,} {self.unit} for {self.unknowns:,} unknown numbers: "
             f"{relation}."
         )
 
