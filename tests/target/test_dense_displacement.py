@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from exhume.support.rounding_grid import rounding_noise
 from exhume.target.dense_displacement import dense_displacement
 from exhume.target.network_weights import NetworkWeights
-from exhume.target.rounding_grid import rounding_noise
 
 HEIGHT, WIDTH, SAMPLES = 120, 40, 6
 

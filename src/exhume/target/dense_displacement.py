@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from exhume.errors import InputError
+from exhume.support.rounding_grid import rounding_noise
 from exhume.target.first_layer import FirstLayer, first_layer, is_followed_by_relu
 from exhume.target.network_weights import NetworkWeights
-from exhume.target.rounding_grid import rounding_noise
 
 # The rank of D is where its singular values fall by the largest factor, which must be at least this.
 LEAST_FALL = 8.0

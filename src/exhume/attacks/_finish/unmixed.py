@@ -120,8 +120,11 @@ def _certificate(moved: DenseDisplacement, mixture: Mixture, found: SearchResult
             f"{int((~trusted).sum())} of {count} columns contradict their own inputs, or agree with them by chance."
         )
         return Certificate(entries, unknowns, residual, floor, smallest, (), FAILED, reason)
-    if residual > _AT_FLOOR * floor or not good:
-        reason = "The columns do not explain the displacement of the first layer, or rounding hides the samples."
+    if residual > _AT_FLOOR * floor or good < count:  # a column that is not determined spoils others beyond their bars
+        reason = (
+            "The columns do not explain the displacement of the first layer, or the zeros of "
+            f"{count - good} of {count} columns do not determine them."
+        )
         return Certificate(entries, unknowns, residual, floor, smallest, (), FAILED, reason)
     if max(bars) < EXACT_BELOW:
         reason = (
