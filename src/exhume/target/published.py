@@ -37,8 +37,8 @@ class Count:
             return "No published layer moved in training, so the weights hold nothing of the training data."
         relation = "more than enough" if self.determined else "too few to determine the samples"
         return (
-            f"All published layers that moved hold {self.equations:,} {self.unit} for {self.unknowns:,} unknown numbers: "
-            f"{relation}."
+            f"All published layers that moved hold {self.equations:,} {self.unit} for {self.unknowns:,} unknown "
+            f"numbers: {relation}."
         )
 
 
