@@ -9,6 +9,7 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
+from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
 from sklearn.utils import all_estimators
 
 from exhume.estimators.findings import StepKind

@@ -129,7 +129,7 @@ def test_parameters_are_checked_when_made_and_when_set(classifier):
     with pytest.raises(ValueError, match="cannot be set for this attack"):
         attack.set_params(batch_size=2)
     for name, value, message in (
-        ("method", "magic", "unknown method 'magic'; valid: descent, exact"),
+        ("method", "magic", "unknown method 'magic'; valid: auto, descent, exact"),
         ("num_samples", 0, "num_samples is 0; valid: a whole number of at least 1"),
         ("num_samples", 2.5, "num_samples is 2.5"),
         ("seed", -1, "seed is -1"),

@@ -23,7 +23,7 @@ ATTACKS = {
     "kkt": ("--option", "max_steps=600", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
     "ntk": ("--option", "max_steps=600", "--option", "tolerance=0"),
     "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "1500"),
-    "unmix": ("--budget-passes", "400"),
+    "unmix": ("--budget-passes", "240"),
 }
 # Victims, too narrow to be solved: random features, or a network for attacks that read its first layer.
 FEATURES = ("rf", "--dim", 30, "--samples", 12, "--ratio", 1.2)

@@ -75,7 +75,7 @@ def test_failed_cells_are_exit_code_1_and_listed(grid, run, exhume_command, tmp_
         assert again.records("small")[1].finished_at > finished_at
     code, out, _ = exhume_command("sweep", "status", store)
     assert code == 0
-    assert "failed: descent on rf, sphere, p = 6dn, seed 0: InputError: " in out
+    assert "failed: descent on rf, sphere, p = 6dn, seed 0: UnknownCount: " in out
 
 
 def test_what_is_wrong_is_named_before_anything_is_written(grid, exhume_command, tmp_path):

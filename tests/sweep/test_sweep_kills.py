@@ -130,7 +130,8 @@ def test_the_cells_of_a_killed_worker_go_elsewhere(run, store, journal, tmp_path
     assert killed == [-signal.SIGKILL]
     assert (counts.total, counts.done, counts.failed) == (16, 16, 0)
     starts = Counter(key for word, key, _ in journal() if word == "started")
-    assert starts.total() <= 16 + 1  # only the one that it was computing is computed again
+    # Computed again: the cell that it was computing, and one that it may have finished since it was looked at.
+    assert starts.total() <= 16 + 2
     assert {key for word, key, _ in journal() if word == "computed"} == {cell.key for cell in cells_of(16)}
     finished = Counter(record.worker for record in store.records("a"))
     assert set(finished) == set(named.values())

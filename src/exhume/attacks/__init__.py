@@ -72,7 +72,9 @@ def fitting(target: Target) -> tuple[str, ...]:
         return (Greedy.name,)
     if target.known_model is None or known.initial_body != "known":
         return (Exact.name,) if known.subspace is None else (Subspace.name, Exact.name)
-    return (Unmix.name, Subspace.name, Exact.name) if Unmix.applies_to(target) else (Subspace.name, Exact.name)
+    # Unmixing finds all samples alike: it does not use those that are known.
+    unmixes = not known.known_samples and Unmix.applies_to(target)
+    return (Unmix.name, Subspace.name, Exact.name) if unmixes else (Subspace.name, Exact.name)
 
 
 def is_good(result: Reconstruction) -> bool:

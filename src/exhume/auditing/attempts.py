@@ -100,7 +100,7 @@ def _on_ladder(
     Only `exact` climbs: what other attacks need beside the number of samples, they find with it or not at all.
     """
     seconds_left = ends_at - time.monotonic()
-    if not refused.unknown_count or refused.method != attacks.DEFAULT or passes_left <= 0 or seconds_left <= 0:
+    if not refused.unknown_count or refused.method != attacks.Exact.name or passes_left <= 0 or seconds_left <= 0:
         return refused
     with progress_of(refused.method) as report:
 

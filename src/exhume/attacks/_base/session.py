@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -45,7 +45,7 @@ class ProgressEvent:
     total: int
     loss: float
     passes: float
-    samples: torch.Tensor | None = None
+    samples: torch.Tensor | None = field(default=None, compare=False)
 
 
 Progress = Callable[[ProgressEvent], None]

@@ -24,6 +24,9 @@ from exhume.equation.span import SpanPoint
 from exhume.results.stop import Stop
 from exhume.solvers import Damping, LMState, Norms, StoppingRule, lm_step
 
+# Share of the loss that the last step must leave for the rows to be near a minimum when a budget ends a start.
+_SETTLED = 0.9
+
 
 @dataclass(frozen=True)
 class DirectState:
@@ -129,8 +132,8 @@ class DirectSearch(Search[DirectState]):
         best = _better(state.best, state.point)
         if self.problem.is_found(state.point):
             stop = Stop.CONVERGED
-        elif self.problem.target.trained_head is not None and self._is_noise_floor(self.equation.at(best.rows)):
-            stop = Stop.FLOOR
+        elif self.problem.target.trained_head is not None and (best is state.best or _is_settled(state.losses)):
+            stop = Stop.FLOOR if self._is_noise_floor(self.equation.at(best.rows)) else stop
         return self._result(best.rows, stop, state)
 
     def _end_start(self, state: DirectState, session: Session) -> DirectState | SearchResult:
@@ -187,6 +190,11 @@ class DirectSearch(Search[DirectState]):
         along = features.rmatvec(self.equation.without_nuisance().sum(0, keepdim=True))
         along = sphere.retract(along) * (1 if start % 2 else -1)
         return along if start <= 2 else sphere.retract(along + rows)
+
+
+def _is_settled(losses: tuple[float, ...]) -> bool:
+    """Whether the last step changed the loss so little that the rows are near a minimum."""
+    return len(losses) > 1 and losses[-1] > _SETTLED * losses[-2]
 
 
 def _better(best: Minimum | None, point: SpanPoint) -> Minimum:
