@@ -90,6 +90,8 @@ def records(case: Case) -> tuple[np.ndarray, np.ndarray]:
     targets = labels[chosen].astype(float)
     if classes and case.data == "diabetes":
         targets = (targets > np.median(targets)).astype(float)
+    elif case.estimator.endswith("liblinear"):
+        targets = (targets == 0).astype(float)  # this solver takes two classes
     elif not classes:
         targets = targets + 1.0  # positive, as some regressions ask
     return StandardScaler().fit_transform(inputs[chosen]), targets
