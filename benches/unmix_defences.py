@@ -21,7 +21,7 @@ DIM, CLASSES, PER_CLASS = 64, 5, 4
 POOL = 80  # digits of each class that training and held-out digits are drawn from
 WIDTH, BATCH, EPOCHS = 256, 5, 100
 # Half of the starts that the search would make by itself. Seconds would make rows depend on what else the machine does:
-# with 20 of them on a busy machine the undefended network lost seed 1, which takes 1,202 passes.
+# with 20 of them the undefended network lost seed 1, which takes 1,202 passes.
 MAX_PASSES = 1_500
 
 State = dict[str, torch.Tensor]
