@@ -58,18 +58,15 @@ def _over(estimator: Any) -> str:
     return "" if seen is None else f", over {plural(seen, 'row')}"
 
 
+def _about(attribute: str, sentence: str) -> Callable[[Any], Iterable[str]]:
+    """One sentence on the columns of an attribute."""
+    return lambda estimator: [sentence.format(columns=_columns(getattr(estimator, attribute)), over=_over(estimator))]
+
+
 def _standard(estimator: Any) -> Iterable[str]:
     what = [name for name, value in (("mean", estimator.mean_), ("variance", estimator.var_)) if value is not None]
     if what:
         yield f"{' and '.join(what)} of {plural(estimator.n_features_in_, 'column')}{_over(estimator)}"
-
-
-def _ranges(estimator: Any) -> Iterable[str]:
-    yield f"smallest and largest value of {_columns(estimator.data_min_)}{_over(estimator)}: values of actual rows"
-
-
-def _largest(estimator: Any) -> Iterable[str]:
-    yield f"largest size of {_columns(estimator.max_abs_)}{_over(estimator)}: values of actual rows"
 
 
 def _robust(estimator: Any) -> Iterable[str]:
@@ -113,14 +110,6 @@ def _pca(estimator: Any) -> Iterable[str]:
     yield f"mean and {plural(estimator.n_components_, 'direction')} of the covariance of the rows{_over(estimator)}"
 
 
-def _bins(estimator: Any) -> Iterable[str]:
-    yield f"edges of the intervals of {_columns(estimator.bin_edges_)}"
-
-
-def _variances(estimator: Any) -> Iterable[str]:
-    yield f"variance or range of {_columns(estimator.variances_)}"
-
-
 def _vocabulary(estimator: Any) -> Iterable[str]:
     yield f"{plural(len(estimator.vocabulary_), 'word')} of the training texts"
 
@@ -151,8 +140,8 @@ def _network(estimator: Any) -> Iterable[str]:
 
 LEAKS: dict[str, Callable[[Any], Iterable[str]]] = {
     "StandardScaler": _standard,
-    "MinMaxScaler": _ranges,
-    "MaxAbsScaler": _largest,
+    "MinMaxScaler": _about("data_min_", "smallest and largest value of {columns}{over}: values of actual rows"),
+    "MaxAbsScaler": _about("max_abs_", "largest size of {columns}{over}: values of actual rows"),
     "RobustScaler": _robust,
     "QuantileTransformer": _quantiles,
     "PowerTransformer": _power,
@@ -163,8 +152,8 @@ LEAKS: dict[str, Callable[[Any], Iterable[str]]] = {
     "LabelBinarizer": _classes,
     "SimpleImputer": _imputed,
     "PCA": _pca,
-    "KBinsDiscretizer": _bins,
-    "VarianceThreshold": _variances,
+    "KBinsDiscretizer": _about("bin_edges_", "edges of the intervals of {columns}"),
+    "VarianceThreshold": _about("variances_", "variance or range of {columns}"),
     "CountVectorizer": _vocabulary,
     "GaussianNB": _naive_bayes,
     "KMeans": _centres,
