@@ -7,7 +7,7 @@ import torch
 
 import exhume
 from exhume import data
-from exhume.attacks._base.search_tuning import CountTuning
+from exhume.attacks._base.count_tuning import CountTuning
 from exhume.attacks._search.sample_count import samples_by_rank
 from exhume.errors import TooFewEquations
 from exhume.networks import ResNet, TwoLayer

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from exhume.attacks._base.search_tuning import UnmixTuning
+from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.attacks._finish.column_ambiguity import spoiled_inputs
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair

@@ -6,7 +6,7 @@ from torch import nn
 
 import exhume
 from exhume import data
-from exhume.attacks._base.search_tuning import SmoothTuning
+from exhume.attacks._base.unmix_tuning import SmoothTuning
 from exhume.attacks._search.unmixing.column_fits import Together, fit_alone, fit_together
 from exhume.attacks._search.unmixing.sample_spaces import InputFrame, Nodes, ReadNetwork
 from exhume.attacks._search.unmixing.training_path import curved_nodes

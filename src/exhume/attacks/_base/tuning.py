@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exhume.attacks._base.count_tuning import CountTuning, LastSampleTuning, ScheduleTuning
 from exhume.attacks._base.greedy_tuning import GreedyTuning
 from exhume.attacks._base.output_tuning import FeatureTuning, IndependentTuning
 from exhume.attacks._base.search_tuning import (
     BasisTuning,
-    CountTuning,
     DirectTuning,
     EquationTuning,
-    LastSampleTuning,
     NoiseFloorTuning,
-    ScheduleTuning,
-    SmoothTuning,
     SpectralTuning,
     SubsetTuning,
-    UnmixTuning,
 )
 from exhume.attacks._base.tuning_suites import INSIDE, LARGE, NETWORK, NORMS, ROUNDED, SPHERE
+from exhume.attacks._base.unmix_tuning import SmoothTuning, UnmixTuning
 from exhume.solvers import CGOptions, Damping, StoppingRule
 from exhume.support.tuning import tuned
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from scipy.optimize import linprog
 
-from exhume.attacks._base.search_tuning import LastSampleTuning
+from exhume.attacks._base.count_tuning import LastSampleTuning
 from exhume.attacks._search.spectral import is_one_layer
 from exhume.equation.span import Span
 

@@ -13,8 +13,8 @@ from functools import partial
 
 import torch
 
+from exhume.attacks._base.count_tuning import CountTuning
 from exhume.attacks._base.problem import Problem
-from exhume.attacks._base.search_tuning import CountTuning
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._base.tuning import Tuning

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume.attacks._base.search_tuning import SmoothTuning
+from exhume.attacks._base.unmix_tuning import SmoothTuning
 from exhume.attacks._search.unmixing.sample_spaces import InputFrame, Nodes, Spaces
 
 Tensor = torch.Tensor

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume.attacks._base.search_tuning import UnmixTuning
+from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.target.dense_displacement import DenseDisplacement
 
 Tensor = torch.Tensor

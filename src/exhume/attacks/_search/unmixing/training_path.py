@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume.attacks._base.search_tuning import SmoothTuning
+from exhume.attacks._base.unmix_tuning import SmoothTuning
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, Tensor, Weights
 
 # Steps for which a simulated training goes on behind the point that is next to the trained weights.

@@ -1,0 +1,134 @@
+"""Tuned numbers of the searches for columns of a first layer's displacement: ReLU, and smooth activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exhume.attacks._base.tuning_suites import COLUMNS, SMOOTH
+from exhume.support.tuning import tuned
+
+
+@dataclass(frozen=True)
+class UnmixTuning:
+    """The search for columns of a ReLU layer's displacement.
+
+    Attributes:
+        zero: an entry below this many standard deviations of its rounding is zero.
+        spare: zeros that a column must have beyond the rank, which any vector can be given.
+        evidence: that a column's zeros are not chance, at least: -log p.
+        leverage: that no zero may have in the equations for a column: without any one of them it must stay determined.
+        batch: starts at a time.
+        steps: alternations of a start.
+        exponents: range of the power of inactivity in the weights, drawn for each start.
+        uneven: most slack, in standard deviations, and largest power of a random factor, in these weights.
+        levels: range of the size from which an entry counts as active, in mean sizes, drawn for each start.
+        softness: of inactivity at the first step, in standard deviations of pre-activations; it falls to 0.
+        reweightings: of the minimisation of the sum of powers of absolute values.
+        coarse: size of entries, over the mean, that are smoothed at its first step.
+        kept: weight of active neurons in it, over the largest.
+        draws: subsets of neurons that are tried for each start.
+        most_drawn: samples up to which they are.
+        agrees: share of zeros and of other entries that an input must fit for a column to be kept.
+        contradiction: share of its input's activation that may lie on a column's zeros, at both ends, but for one.
+        hidden: what may lie there besides, over the share of entries that rounding hides.
+        inactive: share of a column's zeros that its input must leave inactive, at one end at least.
+        most_hidden: share of a column's entries that rounding may hide.
+        repairs, ratios: mixtures that are repaired in a round, and neurons that are tried for each.
+        mended: part of a contradiction that a repair may leave.
+        refits: rounds that compute all columns again from their inputs.
+        stalled: batches without a new column after which a found one, perhaps wrong, is dropped.
+        starts, starts_per_sample: at most.
+        distinct: part of a vector outside the span of others for which it counts as independent.
+        bars: safety factor of the error bars.
+        perturbations: repeated computations with noise for the error bars.
+    """
+
+    zero: float = tuned(6.0, "standard deviations", **COLUMNS)
+    spare: int = tuned(4, "zeros", **COLUMNS)
+    evidence: float = tuned(20.0, "nats", **COLUMNS)
+    leverage: float = tuned(0.995, "share", **COLUMNS)
+    batch: int = tuned(16, "starts", **COLUMNS, rare="limits memory; results change by chance")
+    steps: int = tuned(30, "steps", **COLUMNS)
+    exponents: tuple[float, float] = (0.5, 1.5)
+    uneven: tuple[float, float] = (0.5, 2.0)
+    levels: tuple[float, float] = (0.3, 0.8)
+    softness: float = tuned(0.5, "standard deviations", **COLUMNS)
+    reweightings: int = tuned(36, "steps", **COLUMNS)
+    coarse: float = tuned(0.1, "x mean entry", **COLUMNS)
+    kept: float = tuned(0.02, "x largest weight", **COLUMNS)
+    draws: int = tuned(6, "subsets", **COLUMNS)
+    most_drawn: int = tuned(40, "samples", **COLUMNS, rare="more than 20 samples")
+    agrees: float = tuned(0.7, "share", **COLUMNS)
+    contradiction: float = tuned(2e-3, "share", **COLUMNS)
+    hidden: float = tuned(4.0, "x hidden share", **COLUMNS, rare="weights rounded to 16 bits")
+    inactive: float = tuned(0.9, "share", **COLUMNS)
+    most_hidden: float = tuned(0.5, "share", **COLUMNS, rare="weights rounded to 16 bits")
+    mended: float = tuned(0.8, "share", **COLUMNS, rare="mixtures of two columns")
+    repairs: int = tuned(40, "columns", **COLUMNS)
+    ratios: int = tuned(24, "neurons", **COLUMNS)
+    refits: int = tuned(6, "rounds", **COLUMNS)
+    stalled: int = tuned(40, "batches", **COLUMNS)
+    starts: int = tuned(2000, "starts", **COLUMNS)
+    starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
+    distinct: float = tuned(1e-3, "relative norm", **COLUMNS, rare="nearly equal columns")
+    bars: float = tuned(3.0, "x spread", **COLUMNS)
+    perturbations: int = tuned(4, "computations", **COLUMNS)
+
+
+@dataclass(frozen=True)
+class SmoothTuning:
+    """The search for columns of a first layer's displacement without exact zeros (GELU, tanh, SiLU).
+
+    Attributes:
+        batch: starts of the first round; later ones have at least half as many.
+        rounds: at most.
+        steps, damping: of the fit of one input alone.
+        joint_steps, path_steps, joint_damping, trials: of the fit of all together, in a round and on a simulated path.
+        free: damping of the coefficients, over that of the inputs.
+        still: relative step at which the joint fit ends.
+        straight: nodes on the straight line, as shares of it.
+        path_nodes, last_nodes: nodes on simulated paths, in turn, and on the last.
+        deflation: share of energy along directions known not to belong to a further column that counts as misfit.
+        smallest: starts have pre-activations of 10^-smallest to 10^(1 - smallest) standard deviations.
+        floor, accepted: a misfit below `accepted` times the larger of `floor` and the found samples' is accepted.
+        independent: part of a new column outside the span of those found.
+        apart: relative distance below which two inputs are one.
+        idle, most: rounds without a new sample after which a set with this share of all samples is completed, and a
+            smaller one loses those that fit worst.
+        outlier, small: a residual beyond `outlier` times the median, and `small`, is that of a wrong sample.
+        improved, fruitless: share to which a complete fit must lower the residual; fits in turn that may not.
+        rate, stride, simulated, times: step size, longest step over the displacement, steps and, with decay, durations
+            over that without it, of the simulated training.
+        bars: error bar over the residual and the change from `path_nodes` to `last_nodes`, in quadrature.
+    """
+
+    batch: int = tuned(32, "starts", **SMOOTH)
+    rounds: int = tuned(40, "rounds", **SMOOTH, rare="rarely more than twenty are needed")
+    steps: int = tuned(15, "steps", **SMOOTH)
+    damping: float = tuned(1e-2, "x mean curvature", **SMOOTH)
+    joint_steps: int = tuned(5, "steps", **SMOOTH)
+    path_steps: int = tuned(6, "steps", **SMOOTH)
+    joint_damping: float = tuned(1e-3, "x mean curvature", **SMOOTH)
+    trials: int = tuned(6, "trials", **SMOOTH, rare="a step is rarely refused twice")
+    free: float = tuned(0.03, "x damping", **SMOOTH)
+    still: float = tuned(1e-4, "relative step", **SMOOTH)
+    straight: tuple[float, ...] = (0.0, 0.5, 1.0)
+    path_nodes: tuple[int, ...] = (3, 4)
+    last_nodes: int = tuned(5, "nodes", **SMOOTH)
+    deflation: tuple[float, ...] = (0.8, 0.8, 0.3)
+    smallest: float = tuned(0.7, "decades", **SMOOTH)
+    floor: float = tuned(0.1, "relative residual", **SMOOTH)
+    accepted: float = tuned(1.5, "x usual residual", **SMOOTH)
+    independent: float = tuned(0.2, "relative norm", **SMOOTH)
+    apart: float = tuned(0.15, "relative distance", **SMOOTH)
+    idle: int = tuned(2, "rounds", **SMOOTH)
+    most: float = tuned(0.7, "share", **SMOOTH)
+    outlier: float = tuned(1.6, "x median residual", **SMOOTH)
+    small: float = tuned(0.04, "relative residual", **SMOOTH)
+    improved: float = tuned(0.8, "share", **SMOOTH)
+    fruitless: int = tuned(2, "fits", **SMOOTH)
+    rate: float = tuned(0.05, "step size", **SMOOTH)
+    stride: float = tuned(0.02, "x displacement", **SMOOTH)
+    simulated: int = tuned(400, "steps", **SMOOTH)
+    times: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+    bars: float = tuned(3.0, "x residual", **SMOOTH)
