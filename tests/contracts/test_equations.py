@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from exhume import data
 from exhume.equation.dense_span import DenseSpan
-from exhume.equation.gradient_span import GradientSpan
 from exhume.equation.norms import FixedNorm, FreeNorm
 from exhume.equation.nuisance import Nuisance
+from exhume.equation.path import Nodes as PathNodes
+from exhume.equation.path import PathEquation
 from exhume.equation.protocol import Equation
 from exhume.equation.span import Span
+from exhume.equation.trained_network import TrainedNetwork
 from exhume.features import GaussianMatrix, RandomFeatureMap
 from exhume.networks import MLP
 from exhume.solvers import StoppingRule, levenberg_marquardt
-from exhume.target.target import Target
-from exhume.victims import RandomFeatures
+from exhume.target.network_weights import NetworkWeights
 
 DIM, WIDTH, SAMPLES = 5, 40, 3
 EPS = 1e-6
@@ -118,38 +118,69 @@ def span_case(setting):
     return Case(span, rows, rhs, design, lambda coefficients: coefficients.T.flatten(), setting.known)
 
 
-def gradient_case(target, design, **options):
-    span = GradientSpan(target, **options)
-    displacement = torch.cat([part.flatten() for part in span.rhs])
-    return Case(span, normal(SAMPLES, DIM, seed=4), lambda rows: displacement, design)
+def gradient_columns(network, weights, rows, readout):
+    """readout J(weights, x)^T, flat, for every row: (n, k', e)."""
+
+    def outputs(weights, sample):
+        return readout @ torch.func.functional_call(network, weights, (sample.reshape(1, *network.input_shape),))[0]
+
+    parts = torch.func.vmap(torch.func.jacrev(outputs), (None, 0))(weights, rows)
+    return torch.cat([parts[name].flatten(2) for name in weights], 2)
 
 
-def head_alone():
-    """Random features, of which only the head was trained."""
-    training = data.load("sphere", dim=DIM, samples=SAMPLES, seed=0)
-    victim = RandomFeatures(num_features=WIDTH, activation="gelu", dtype="float64").fit(
-        training.inputs, training.labels
-    )
-    target = victim.target()
-    matrix = matrix_of(target.features)
-    return gradient_case(target, lambda rows: functional.gelu(rows @ matrix.T).T)
+def path_case(network, shares, *, known=0, decayed=False, zero_sum=False):
+    """All weights, gradients at nodes on the line between the ends; the oracle has a column for each coefficient."""
+    after = {name: weight.detach() for name, weight in network.named_parameters()}
+    outputs = 2 + zero_sum
+    readout = torch.eye(outputs, dtype=torch.float64)
+    if zero_sum:
+        readout = torch.linalg.svd(readout - 1 / outputs)[0][:, : outputs - 1].T
+    moved = gradient_columns(network, after, normal(SAMPLES, DIM, seed=5), readout).flatten(0, 1)
+    parts = (normal(len(moved), seed=6) @ moved).split([weight.numel() for weight in after.values()])
+    before = {name: weight - part.reshape(weight.shape) for (name, weight), part in zip(after.items(), parts, strict=True)}
+    model = NetworkWeights(network, "head", tuple(after), before)
+    trained = TrainedNetwork(model, network.input_shape)
+    assert trained.errors_sum_to_zero is zero_sum
+    nodes = tuple(trained.straight(shares))
+    given = normal(known, DIM, seed=2) if known else None
+    equation = PathEquation(trained, PathNodes(nodes, tuple(after), decayed, given))
+    start = torch.cat([before[name].flatten() for name in after])
+
+    def design(rows):
+        every = rows if given is None else torch.cat([rows, given])
+        parts = [gradient_columns(network, dict(node), every, readout) for node in nodes]
+        columns = torch.stack(parts, 1).flatten(0, 2).T
+        return torch.cat([columns, start[:, None]], 1) if decayed else columns
+
+    return Case(equation, normal(SAMPLES, DIM, seed=4), lambda rows: equation.displacement, design, known=known * len(shares))
 
 
-def whole_network():
-    """All weights of a network with two outputs, gradients at the trained weights."""
-    network = MLP(DIM, (9, 8), 2, "gelu", seed=0).double().eval()
-    weights = {name: weight.detach() for name, weight in network.named_parameters()}
-    initial = {name: weight + 0.1 * normal(*weight.shape, seed=7) for name, weight in weights.items()}
+def small_mlp(outputs=2, activation="gelu"):
+    network = MLP(DIM, (9, 8), outputs, activation, seed=0).double().eval()
+    network.input_shape = (DIM,)
+    return network
 
-    def jacobians(rows):
-        def outputs(weights, sample):
-            return torch.func.functional_call(network, weights, (sample[None],))[0]
 
-        parts = torch.func.vmap(torch.func.jacrev(outputs), (None, 0))(weights, rows)  # (n, k, ...) each
-        return torch.cat([parts[name].flatten(2) for name in weights], 2).flatten(0, 1).T
+class SmallConv(torch.nn.Module):
+    """Two convolutions, pooling and a linear head, for inputs of DIM numbers in a row."""
 
-    target = Target.last_layer(network, initial_head=initial, input_shape=(DIM,))
-    return gradient_case(target, jacobians, parameters="all", at="trained")
+    input_shape = (1, 1, DIM)
+
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 4, (1, 3), padding=(0, 1)), torch.nn.GELU(), torch.nn.Conv2d(4, 6, (1, 2)), torch.nn.Tanh()
+        )
+        self.head = torch.nn.Linear(6, 2)
+
+    def forward(self, inputs):
+        return self.head(self.body(inputs).mean((2, 3)))
+
+
+def small_conv():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return SmallConv().double().eval()
 
 
 SPANS = {
@@ -171,8 +202,11 @@ DENSE = {
 EQUATIONS = {
     **{f"span, {name}": lambda setting=setting: span_case(setting) for name, setting in SPANS.items()},
     **{f"dense span, {name}": lambda setting=setting: span_case(setting) for name, setting in DENSE.items()},
-    "gradients, head alone": head_alone,
-    "gradients, whole network": whole_network,
+    "path, trained end": lambda: path_case(small_mlp(), [1.0]),
+    "path, both ends": lambda: path_case(small_mlp(), [0.0, 1.0]),
+    "path, errors that sum to zero": lambda: path_case(small_mlp(3), [0.0, 1.0], zero_sum=True),
+    "path, decay and known samples": lambda: path_case(small_mlp(), [0.3], known=2, decayed=True),
+    "path, pooled convolutions": lambda: path_case(small_conv(), [0.0, 1.0]),
 }
 
 

@@ -40,12 +40,6 @@ class Combination(ABC):
     def combination(self, samples: torch.Tensor, coefficients: Coefficients) -> tuple[torch.Tensor, ...]:
         """sum_i J_S(x_i)^T c_i, one tensor for each parameter, differentiable in samples and coefficients."""
 
-    @abstractmethod
-    def derivative(
-        self, samples: torch.Tensor, coefficients: torch.Tensor, directions: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        """Of the combination, along directions of the samples."""
-
 
 class HeadGradients(Combination):
     """C^T Phi(X) by a feature map: a forward and an adjoint pass."""
@@ -66,11 +60,6 @@ class HeadGradients(Combination):
         if not isinstance(coefficients, torch.Tensor):
             coefficients = coefficients(features.detach() @ self._head.T)
         return (coefficients.T @ features,)
-
-    def derivative(
-        self, samples: torch.Tensor, coefficients: torch.Tensor, directions: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        return (coefficients.T @ self._features.linearise(samples).jvp(directions),)
 
 
 class _FeaturesOf(torch.autograd.Function):
@@ -128,11 +117,3 @@ class NetworkGradients(Combination):
         return tuple(
             torch.zeros_like(weight) if part is None else part for part, weight in zip(found, self._chosen, strict=True)
         )
-
-    def derivative(
-        self, samples: torch.Tensor, coefficients: torch.Tensor, directions: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        found: tuple[torch.Tensor, ...] = torch.autograd.functional.jvp(
-            lambda each: self.combination(each, coefficients), samples, directions
-        )[1]
-        return found

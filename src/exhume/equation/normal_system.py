@@ -1,16 +1,17 @@
 """Linear systems of Gauss-Newton steps.
 
-`SpanNormalSystem` only applies J, and reads V as rarely as possible; `DenseNormalSystem` stores J.
+`SpanNormalSystem` only applies J, and reads V as rarely as possible; `DenseNormalSystem` stores J;
+`ProductNormalSystem` applies the J of any equation.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 import torch
 
 from exhume.equation.norms import Norms
-from exhume.equation.protocol import Point
+from exhume.equation.protocol import AnyPoint, Equation, Point
 
 if TYPE_CHECKING:
     from exhume.equation.span import Span, SpanPoint
@@ -89,6 +90,50 @@ class SpanNormalSystem:
 
     def _joined(self, rows: torch.Tensor, coefficients: torch.Tensor) -> torch.Tensor:
         return torch.cat([rows.reshape(-1), coefficients.reshape(-1)])
+
+
+class ProductNormalSystem(Generic[AnyPoint]):
+    """(J^T P J + damping diag(H)) D = J^T P Theta of any equation, which applies J, P and J^T in turn.
+
+    H holds the mean diagonal of J^T P J of every row: proportional to `strength` (n, 1), which is the squared norm of a
+    sample's coefficients, and scaled by a random probe.
+    """
+
+    def __init__(
+        self, equation: Equation[AnyPoint], point: AnyPoint, damping: float, norms: Norms, strength: torch.Tensor
+    ) -> None:
+        self._equation, self._point, self._norms = equation, point, norms
+        strength = strength + _DAMPING_FLOOR * strength.mean() + torch.finfo(strength.dtype).tiny
+        signs = torch.randint(0, 2, point.rows.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+        probe = signs.to(point.rows) / strength.sqrt()  # every row moves the explained part by about as much
+        image = equation.project(point, equation.jacobian(point, probe))
+        self._mean = strength * max(equation.squared_size(image) / point.rows.numel(), 1e-30)  # (n, 1)
+        self.ridge = damping * self._mean
+        self.rhs = self._project_tangent(equation.adjoint(point, point.residual))
+
+    def from_rows(self, rows: torch.Tensor) -> torch.Tensor:
+        """The rows themselves."""
+        return rows
+
+    def to_rows(self, unknowns: torch.Tensor) -> torch.Tensor:
+        """The unknowns themselves."""
+        return unknowns
+
+    def apply(self, unknowns: torch.Tensor) -> torch.Tensor:
+        """The left side."""
+        change = self._equation.project(self._point, self._equation.jacobian(self._point, unknowns))
+        return self._project_tangent(self._equation.adjoint(self._point, change)) + self.ridge * unknowns
+
+    def precondition(self, unknowns: torch.Tensor) -> torch.Tensor:
+        """The inverse of the mean diagonal."""
+        return self._project_tangent(unknowns / (self._mean + self.ridge))
+
+    def agree(self, decision: bool) -> bool:
+        """The decision: one process holds all of the equation."""
+        return decision
+
+    def _project_tangent(self, rows: torch.Tensor) -> torch.Tensor:
+        return self._norms.project_tangent(self._point.rows, rows, self._point.num_samples)
 
 
 class DenseNormalSystem:

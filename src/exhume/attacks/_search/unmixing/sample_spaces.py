@@ -7,20 +7,17 @@ it lies nearly in the span of the k Q rows of J(theta_q, x_j): a condition on on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from exhume.equation.trained_network import TrainedNetwork, Weights
 from exhume.target.dense_displacement import DenseDisplacement
 from exhume.target.network_weights import NetworkWeights
 
 Tensor = torch.Tensor
-Weights = Mapping[str, Tensor]
-
-# Share of the head's displacement in the sum over outputs below which errors sum to zero, as those of cross-entropy do.
-_SUMS_TO_ZERO = 1e-3
 
 
 @dataclass(frozen=True)
@@ -61,41 +58,18 @@ class InputFrame:
         return len(self.sizes)
 
 
-class ReadNetwork:
+class ReadNetwork(TrainedNetwork):
     """A network above its first layer, at any weights.
 
     Args:
         model: its module and its weights at both ends of training.
         moved: the displacement of its first layer.
         input_shape: shape of one input.
-
-    Attributes:
-        errors_sum_to_zero: whether the errors at the outputs do, as those of cross-entropy.
     """
 
     def __init__(self, model: NetworkWeights, moved: DenseDisplacement, input_shape: tuple[int, ...]) -> None:
-        self.module, self.moved, self._shape = model.module, moved, input_shape
-        self.after = {name: weight.double() for name, weight in model.weights().items()}
-        self.before = {name: model.initial.get(name, weight).to(weight) for name, weight in self.after.items()}
-        head = f"{model.head}.weight" if model.head else "weight"
-        change = (self.after[head] - moved.share * self.before[head]).flatten(1)
-        outputs = len(change)
-        self.errors_sum_to_zero = outputs > 1 and float(change.sum(0).norm()) < _SUMS_TO_ZERO * float(change.norm())
-        readout = torch.eye(outputs, dtype=torch.float64).to(change)
-        if self.errors_sum_to_zero:
-            readout = torch.linalg.svd(readout - 1 / outputs)[0][:, : outputs - 1].T
-        self._readout = readout  # (k or k - 1, k)
-
-    def straight(self, nodes: Sequence[float]) -> list[Weights]:
-        """Weights on the line from the initial to the trained ones."""
-        return [{name: (1 - at) * self.before[name] + at * self.after[name] for name in self.after} for at in nodes]
-
-    def outputs(self, weights: Weights, samples: Tensor) -> Tensor:
-        """Outputs (m, k) at flat samples."""
-        outputs: Tensor = torch.func.functional_call(
-            self.module, self._cast(weights, samples.dtype), (samples.reshape(-1, *self._shape).clone(),)
-        )
-        return outputs.flatten(1)
+        super().__init__(model, input_shape, share=moved.share)
+        self.moved = moved
 
     def above(self, weights: Weights, values: Tensor) -> Tensor:
         """What is read off the outputs (m, k') where the first layer has the given pre-activations (m, h)."""
@@ -110,12 +84,7 @@ class ReadNetwork:
             outputs = self.outputs(weights, torch.zeros(size, dtype=values.dtype, device=values.device))
         finally:
             handle.remove()
-        return outputs @ self._readout.to(values).T
-
-    def _cast(self, weights: Weights, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Weights and the module's buffers in one precision."""
-        every = dict(self.module.named_buffers()) | dict(weights)
-        return {name: each.to(dtype) if each.is_floating_point() else each for name, each in every.items()}
+        return outputs @ self.readout.to(values).T
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from exhume.attacks._base.unmix_tuning import SmoothTuning
-from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, Tensor, Weights
+from exhume.equation.trained_network import TrainedNetwork, Weights
 
 # Steps for which a simulated training goes on behind the point that is next to the trained weights.
 _PAST = 15
@@ -23,13 +23,13 @@ _PAST = 15
 class _Path:
     """Flat weights (steps, P) of a simulated training, how far its end misses the trained ones, and its time."""
 
-    points: Tensor
+    points: torch.Tensor
     miss: float
     time: float
 
 
 def curved_nodes(
-    network: ReadNetwork, samples: Tensor, count: int, tuning: SmoothTuning
+    network: TrainedNetwork, samples: torch.Tensor, count: int, tuning: SmoothTuning
 ) -> tuple[list[Weights], float]:
     """Weights at equal arc lengths of the path that training on the samples (n, d) takes, corrected for its miss.
 
@@ -37,7 +37,7 @@ def curved_nodes(
     """
     samples = samples.float()
     outputs = network.outputs(network.after, samples).detach()
-    path, share = _simulate(network, samples, outputs, 0.0, math.inf, tuning), network.moved.share
+    path, share = _simulate(network, samples, outputs, 0.0, math.inf, tuning), network.share
     if share < 1 - 1e-6:  # the time of training is not known: the decay that belongs to it is the one that misses least
         slower = [path.time * factor for factor in tuning.times]
         trials = [_simulate(network, samples, outputs, -math.log(share) / time, time, tuning) for time in slower]
@@ -53,13 +53,13 @@ def curved_nodes(
     return nodes, path.miss
 
 
-def _named(network: ReadNetwork, flat: Tensor) -> dict[str, Tensor]:
+def _named(network: TrainedNetwork, flat: torch.Tensor) -> dict[str, torch.Tensor]:
     parts = flat.split([weight.numel() for weight in network.after.values()])
     return {name: part.reshape(weight.shape) for (name, weight), part in zip(network.after.items(), parts, strict=True)}
 
 
 def _simulate(
-    network: ReadNetwork, samples: Tensor, outputs: Tensor, decay: float, until: float, tuning: SmoothTuning
+    network: TrainedNetwork, samples: torch.Tensor, outputs: torch.Tensor, decay: float, until: float, tuning: SmoothTuning
 ) -> _Path:
     """Gradient descent in short steps from the initial weights: until a time, or to where it is next to the trained."""
     now, end = (
