@@ -7,9 +7,9 @@ from torch import nn
 import exhume
 from exhume import data
 from exhume.attacks._base.unmix_tuning import SmoothTuning
+from exhume.attacks._search.training_path import curved_nodes
 from exhume.attacks._search.unmixing.column_fits import Together, fit_alone, fit_together
 from exhume.attacks._search.unmixing.sample_spaces import InputFrame, Nodes, ReadNetwork
-from exhume.attacks._search.training_path import curved_nodes
 from exhume.errors import InputError
 from exhume.support import checkpoint
 from exhume.target.dense_displacement import dense_displacement

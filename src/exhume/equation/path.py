@@ -156,9 +156,7 @@ class PathEquation:
             return None
         units = [torch.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1)).expand(shape) for shape in self._shapes]
         left_out = torch.cat([unit.flatten() for unit in units]).to(self.displacement.device) % parts == part
-        return PathEquation(
-            self.network, self.nodes, count=self._count, memory_budget=self._budget, left_out=left_out
-        )
+        return PathEquation(self.network, self.nodes, count=self._count, memory_budget=self._budget, left_out=left_out)
 
     def jacobian(self, point: PathPoint, directions: torch.Tensor) -> torch.Tensor:
         """Change of the explained part along directions (n, d), coefficients fixed: (e,)."""
@@ -196,7 +194,7 @@ class PathEquation:
         """||change||^2."""
         return float(change.square().sum(dtype=torch.float64))
 
-    def normal_system(self, point: PathPoint, damping: float, norms: Norms) -> ProductNormalSystem:
+    def normal_system(self, point: PathPoint, damping: float, norms: Norms) -> ProductNormalSystem[PathPoint]:
         """The linear system of a Gauss-Newton step, by products alone."""
         strength = point.coefficients.square().sum(1, keepdim=True)
         return ProductNormalSystem(self, point, damping, norms, strength)

@@ -59,7 +59,12 @@ def _named(network: TrainedNetwork, flat: torch.Tensor) -> dict[str, torch.Tenso
 
 
 def _simulate(
-    network: TrainedNetwork, samples: torch.Tensor, outputs: torch.Tensor, decay: float, until: float, tuning: SmoothTuning
+    network: TrainedNetwork,
+    samples: torch.Tensor,
+    outputs: torch.Tensor,
+    decay: float,
+    until: float,
+    tuning: SmoothTuning,
 ) -> _Path:
     """Gradient descent in short steps from the initial weights: until a time, or to where it is next to the trained."""
     now, end = (

@@ -15,9 +15,9 @@ import torch
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
+from exhume.attacks._search.training_path import curved_nodes
 from exhume.attacks._search.unmixing.column_fits import Alone, Together, fit_alone, fit_together
 from exhume.attacks._search.unmixing.sample_spaces import InputFrame, Nodes, ReadNetwork
-from exhume.attacks._search.training_path import curved_nodes
 from exhume.results.stop import Stop
 
 Tensor = torch.Tensor
