@@ -55,7 +55,7 @@ def test_a_page_of_a_running_attack_is_loaded_again_and_shows_the_current_sample
     page.update(ProgressEvent(1, 10, 0.5, 3.0, samples))
     text = page.path.read_text()
     assert '<meta http-equiv="refresh" content="2">' in text
-    assert "step 1 of at most 10" in text
+    assert "running: step 1, loss 5.00e-01, 3 passes" in text
     pixels = Image.open(io.BytesIO(base64.b64decode(re.findall(r"base64,([^\"]+)", text)[0])))
     assert [pixels.getpixel((place, 0)) for place in range(3)] == [0, 17, 34]
     assert page.path.stat().st_mode & 0o077 == 0
@@ -78,3 +78,16 @@ def test_progress_says_how_long_the_search_takes_at_most(monkeypatch):
     assert said[-1].endswith("at most 16 s left")
     report(ProgressEvent(1, 50, 0.1, 5.0))  # another search: its time is not known yet
     assert "left" not in said[-1]
+
+
+def test_progress_counts_the_budget_that_ends_the_attack_first(monkeypatch):
+    clock, said = SimpleNamespace(now=0.0), []
+    monkeypatch.setattr("exhume.attacks._base.progress.time.monotonic", lambda: clock.now)
+    report = attack_events(lambda done, total, words: said.append((done / total, words)))
+    for now, step, passes in ((0.0, 0, 0.0), (5.0, 10, 250.0)):
+        clock.now = now
+        report(ProgressEvent(step, 1_500_000, 0.1, passes, None, 1000.0 - passes, 60.0 - now))
+    assert said[-1] == (0.25, "step 10, loss 1.00e-01, 250 of 1,000 passes, at most 15 s left")
+    clock.now = 50.0
+    report(ProgressEvent(11, 1_500_000, 0.1, 300.0, None, 700.0, 10.0))
+    assert said[-1][1].endswith("at most 10 s left")

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from exhume.attacks._base.attack import Attack
 from exhume.attacks._base.problem import Problem, Proposal
-from exhume.attacks._base.session import Progress, ProgressEvent, Session
+from exhume.attacks._base.progress import Pace, Progress, ProgressEvent
+from exhume.attacks._base.session import Session
 from exhume.attacks.descent import Descent
 from exhume.attacks.exact import Exact
 from exhume.attacks.greedy import Greedy
@@ -167,6 +168,7 @@ __all__ = [
     "Descent",
     "Exact",
     "Greedy",
+    "Pace",
     "Problem",
     "Progress",
     "ProgressEvent",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Seconds between lines of progress where there is no terminal to redraw.
 _PLAIN_EVERY = 10.0
+# Length of the bar of an attack, in steps of its display.
+_BAR = 1000
 # Whether --quiet was given.
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -133,22 +135,15 @@ def attack_progress(label: str) -> Iterator[AttackProgress]:
 
 
 def attack_events(update: Update) -> AttackProgress:
-    """What an attack calls with its events; `update` shows them in words.
+    """What an attack calls with its events; `update` shows them in words."""
+    from exhume.attacks import Pace
 
-    The time left is that of all remaining steps of the current search: an upper limit, as most searches end before.
-    """
-    begun: tuple[float, int, int] | None = None  # time, step and total when the current search was first seen
+    pace = Pace()
 
     def report(event: ProgressEvent) -> None:
-        nonlocal begun
-        now = time.monotonic()
-        if begun is None or event.step < begun[1] or event.total != begun[2]:
-            begun = (now, event.step, event.total)
-        words = f"{_step(event.step, event.total, event.loss)}, {event.passes:.0f} passes"
-        made, left = event.step - begun[1], event.total - event.step
-        if made > 0 and left > 0:
-            words += f", at most {duration((now - begun[0]) * left / made)} left"
-        update(event.step, event.total, words)
+        words = pace.update(event)
+        share = pace.elapsed / (pace.elapsed + pace.left) if pace.elapsed else 0.0
+        update(round(_BAR * share), _BAR, words)
 
     return report
 
@@ -174,11 +169,7 @@ def seed_progress(label: str) -> Iterator[Callable[[int, int], None]]:
 def training_progress(label: str) -> Iterator[Callable[[int, int, float], None]]:
     """Shows the progress of a training."""
     with progress(label) as update:
-        yield lambda step, total, loss: update(step, total, _step(step, total, loss))
-
-
-def _step(step: int, total: int, loss: float) -> str:
-    return f"step {step} of at most {total}, loss {loss:.2e}"
+        yield lambda step, total, loss: update(step, total, f"step {step:,} of at most {total:,}, loss {loss:.2e}")
 
 
 @contextmanager

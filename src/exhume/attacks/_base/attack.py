@@ -13,7 +13,8 @@ from typing import Any, ClassVar, final
 import torch
 
 from exhume.attacks._base.problem import EquationCount, Problem, Proposal, equation_count
-from exhume.attacks._base.session import Budget, Progress, Session
+from exhume.attacks._base.progress import Progress
+from exhume.attacks._base.session import Budget, Session
 from exhume.attacks._base.tuning import DEFAULT_TUNING, Tuning
 from exhume.errors import InputError, TooFewEquations, UnknownCount
 from exhume.features import PassCounter

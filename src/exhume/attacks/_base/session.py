@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 
+from exhume.attacks._base.progress import Progress, ProgressEvent
 from exhume.attacks._base.stage import Search, SearchResult, StageKey, samples_of
 from exhume.equation.span import SpanPoint
 from exhume.errors import FileError
@@ -27,28 +27,6 @@ State = TypeVar("State")
 BUDGET_STOPS = (Stop.PASS_LIMIT, Stop.TIME_LIMIT)
 _START_ANEW = "leave out --resume to start anew"
 _STATE, _SESSION = "state", "session"  # parts of a checkpoint
-
-
-@dataclass(frozen=True)
-class ProgressEvent:
-    """Where a running attack stands.
-
-    Attributes:
-        step, total: steps of the current search; `total` is an upper limit.
-        loss: of the current samples.
-        passes: feature passes so far.
-        samples: the current samples and, below them, other rows that a search solves for; None if it has none yet. A
-            search in a subspace gives coordinates there. They are the attack's own tensor: look at them only.
-    """
-
-    step: int
-    total: int
-    loss: float
-    passes: float
-    samples: torch.Tensor | None = field(default=None, compare=False)
-
-
-Progress = Callable[[ProgressEvent], None]
 
 
 @dataclass(frozen=True)
@@ -153,7 +131,7 @@ class Session:
         """For `levenberg_marquardt`: records a step, and never ends the run: finishing comes on top of the budget."""
         self._note(point.loss)
         self.steps += 1
-        self._progress(ProgressEvent(self.steps, self.steps, point.loss, self.passes(), point.rows))
+        self._show(self.steps, self.steps, point.loss, point.rows)
         return False
 
     def record_within_budget(self, point: SpanPoint) -> bool:
@@ -173,10 +151,10 @@ class Session:
             where = search.where(state)
             if where.recorded:
                 self._note(where.loss)
-                self._progress(ProgressEvent(where.step, where.total, where.loss, self.passes(), samples_of(state)))
+                self._show(where.step, where.total, where.loss, samples_of(state))
             stop = search.finished(state) or self.budget_spent()
             if stop is not None:
-                self._progress(ProgressEvent(where.step, where.step, where.loss, self.passes()))
+                self._show(where.step, where.step, where.loss)
                 result = search.give_up(state, stop, self)
                 break
             self.steps += 1
@@ -188,6 +166,10 @@ class Session:
         if result.stop not in BUDGET_STOPS:
             self._keep(search, result)
         return result
+
+    def _show(self, step: int, total: int, loss: float, samples: torch.Tensor | None = None) -> None:
+        left = self.passes_left(), self._budget.ends_at - time.monotonic()
+        self._progress(ProgressEvent(step, total, loss, self.passes(), samples, *left))
 
     def _note(self, loss: float) -> None:
         for name, value in (("step", self.steps), ("loss", loss), ("work", self._counter.work)):

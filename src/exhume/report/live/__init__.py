@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from exhume.attacks import ProgressEvent
+from exhume.attacks import Pace, ProgressEvent
 from exhume.results.reconstruction import Reconstruction
 from exhume.support import files
 from exhume.support.images import data_uri, shape_of_picture, stretched
@@ -41,6 +41,7 @@ class WatchPage:
     input_shape: Sequence[int]
     _began: float = field(default_factory=time.monotonic)
     _written: float = -math.inf
+    _pace: Pace = field(default_factory=Pace)
     _losses: list[tuple[float, float]] = field(default_factory=list)
     _samples: torch.Tensor | None = None
 
@@ -50,11 +51,10 @@ class WatchPage:
             self._losses.append((event.passes, event.loss))
         if event.samples is not None and event.samples.shape[1] == math.prod(self.input_shape):
             self._samples = event.samples
-        now = time.monotonic()
+        words, now = self._pace.update(event), time.monotonic()
         if now - self._written < _EVERY:
             return
         self._written = now
-        words = f"step {event.step:,} of at most {event.total:,}, loss {event.loss:.2e}, {event.passes:,.0f} passes"
         self._write(f"running: {words}", "", refresh=_EVERY)
 
     def finish(self, result: Reconstruction) -> None:
