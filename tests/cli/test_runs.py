@@ -28,7 +28,27 @@ def test_runs_lists_verdicts_scores_and_what_is_unfinished(small_run, exhume_com
     assert listed["descent"]["state"] == "unfinished"
     assert listed["kkt"]["state"] == "unreadable"
     code, out, _ = exhume_command("runs", small_run.parent)
-    assert re.search(r"exact +exact +2 of 2", out)
+    assert re.search(r"exact +exact +- +2 of 2", out)
+
+
+def test_runs_lists_the_outcome_of_audits(small_run, exhume_command, exhume_json, tmp_path):
+    exhume_command("audit", "--run", small_run, "--out", tmp_path / "audits" / "a")
+    (tmp_path / "audits" / "b").mkdir()
+    (tmp_path / "audits" / "b" / "audit.json").write_text('{"outcome": "inconclusive", "method": null}')
+    (tmp_path / "audits" / "c").mkdir()
+    (tmp_path / "audits" / "c" / "audit.json").write_text("{}")
+    _, value = exhume_json("runs", tmp_path / "audits")
+    first, second, third = value["runs"]
+    assert (first["outcome"], first["verdict"], first["recovered"], first["num_samples"]) == (
+        "recovered",
+        "exact",
+        2,
+        2,
+    )
+    assert (second["attack"], second["outcome"], second["verdict"]) == ("", "inconclusive", None)
+    assert third["state"] == "unreadable"
+    _, out, _ = exhume_command("runs", tmp_path / "audits")
+    assert re.search(r"b +- +- +inconclusive", out)
 
 
 def test_runs_says_where_there_are_none(exhume_command, tmp_path):

@@ -32,6 +32,7 @@ class Listed:
         run: the folder.
         attack: its name; empty if the folder holds none.
         state: "finished", "unfinished" (a checkpoint can be resumed), "not attacked" or "unreadable".
+        outcome: of the audit, if the folder is one: "recovered", "not-recovered", "inconclusive" or "not-recoverable".
         verdict: of the certificate; None without a result.
         recovered, num_samples: from the score; None if it was not scored.
         passes, seconds: what it cost.
@@ -40,6 +41,7 @@ class Listed:
     run: str
     attack: str
     state: str
+    outcome: str | None = None
     verdict: str | None = None
     recovered: int | None = None
     num_samples: int | None = None
@@ -51,9 +53,9 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Where to look, three folders deep.")] = Path(),
     json: Json = False,
 ) -> None:
-    """List run folders with the verdict of every attack in them.
+    """List run folders and audits with the verdict of every attack in them and the outcome of every audit.
 
-    Audit folders are listed too. The true data are not read: the counts are those of earlier `exhume score`.
+    The true data are not read: the counts are those of earlier `exhume score`.
 
     Example: exhume runs runs
     """
@@ -80,23 +82,31 @@ def _places(folder: Path, depth: int) -> Iterator[Path]:
 
 def _entries(place: Path) -> list[Listed]:
     attacks = sorted({path.parent for name in (_RESULT, _CHECKPOINT) for path in place.glob(f"*/{name}")})
-    return [_entry(place, attack) for attack in attacks] or [Listed(str(place), "", "not attacked")]
-
-
-def _entry(place: Path, attack: Path) -> Listed:
-    """What an attack's folder says."""
-    from exhume.support import files
-
-    if not (attack / _RESULT).is_file():
-        return Listed(str(place), attack.name, "unfinished")
     try:
-        result = files.read_json(attack / _RESULT)
-        score: dict[str, Any] = files.read_json(attack / _SCORE) if (attack / _SCORE).is_file() else {}
+        audit = _read(place / _AUDIT)
+        is_audit = (place / _AUDIT).is_file()
+        outcome, counted = (str(audit["outcome"]), audit["method"]) if is_audit else (None, None)
+    except (FileError, KeyError):
+        return [Listed(str(place), "", "unreadable")]
+    if not attacks:
+        return [Listed(str(place), "", "finished" if outcome else "not attacked", outcome)]
+    return [
+        _entry(place, attack, outcome, (audit if attack.name == counted else {}).get("score")) for attack in attacks
+    ]
+
+
+def _entry(place: Path, attack: Path, outcome: str | None, score: dict[str, Any] | None) -> Listed:
+    """What an attack's folder says; the score of an audit stands in the audit's own file."""
+    if not (attack / _RESULT).is_file():
+        return Listed(str(place), attack.name, "unfinished", outcome)
+    try:
+        result, score = _read(attack / _RESULT), score or _read(attack / _SCORE)
         claimed = "recovered" if result["signs_determined"] else "recovered_up_to_sign"
         return Listed(
             str(place),
             attack.name,
             "finished",
+            outcome,
             str(result["certificate"]["verdict"]),
             score.get(claimed),
             score.get("num_samples"),
@@ -104,7 +114,14 @@ def _entry(place: Path, attack: Path) -> Listed:
             float(result["seconds"]),
         )
     except (FileError, KeyError, TypeError, ValueError):
-        return Listed(str(place), attack.name, "unreadable")
+        return Listed(str(place), attack.name, "unreadable", outcome)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON file; empty if there is none."""
+    from exhume.support import files
+
+    return files.read_json(path) if path.is_file() else {}
 
 
 def _table(found: list[Listed]) -> str:
@@ -112,11 +129,12 @@ def _table(found: list[Listed]) -> str:
         (
             each.run,
             each.attack or "-",
-            each.verdict or each.state,
+            each.verdict or ("-" if each.outcome else each.state),
+            each.outcome or "-",
             "-" if each.recovered is None else f"{each.recovered} of {each.num_samples}",
             "-" if each.passes is None else f"{each.passes:,.0f}",
             "-" if each.seconds is None else duration(each.seconds),
         )
         for each in found
     ]
-    return table(("run", "attack", "verdict", "recovered", "passes", "time"), rows, left=3)
+    return table(("run", "attack", "verdict", "audit", "recovered", "passes", "time"), rows, left=4)
