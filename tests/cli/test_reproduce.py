@@ -1,6 +1,7 @@
 """`exhume reproduce`: lists, runs, resumes, publishes and writes the page."""
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -186,8 +187,12 @@ def test_a_terminal_is_asked(exhume_command, registry, here, tmp_path, monkeypat
 def test_the_list_has_both_scales_and_times(exhume_command, exhume_json, registry):
     code, out, _ = exhume_command("reproduce", "--list")
     assert code == 0
-    for words in ("fig1", "the fig2 one", "Errors against p.", "laptop", "paper", "About 6 s on two cores"):
+    assert re.search(r"fig2 +the fig2 one +sphere +6 s +6 s\n", out)
+    assert "Errors against p." not in out
+    code, out, _ = exhume_command("reproduce", "--list", "fig1")
+    for words in ("fig1", "Errors against p.", "laptop", "paper", "About 6 s on two cores"):
         assert words in out
+    assert "fig2" not in out
     code, value = exhume_json("reproduce", "--list")
     assert [each["name"] for each in value["figures"]] == ["fig1", "fig2", "depths"]
     assert value["figures"][0]["scales"]["paper"] == {

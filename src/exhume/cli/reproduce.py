@@ -29,7 +29,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(help="Figures: fig1 to fig17, names beyond the paper, all, beyond; or page, the results page."),
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="List the figures, their protocols and times.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="List the figures and their times; of named ones also the protocols.")] = False,
     scale: Annotated[str, typer.Option(help="laptop (two cores, minutes) or paper (the exact protocol).")] = "laptop",
     out: Annotated[Path | None, typer.Option(help="Folder of the figures (figs), or file of the page.")] = None,
     store: Annotated[
@@ -55,7 +55,7 @@ def reproduce(
     if scale not in registry.SCALES:
         raise InputError(f"unknown scale {scale!r}; valid: {', '.join(registry.SCALES)}")
     if list_them:
-        _list(figures or ["all"], json)
+        _list(figures, json)
     elif not figures:
         raise InputError(f"no figure is named; valid: {', '.join(registry.FIGURES)}, beyond, all, page; or --list")
     elif figures == ["page"]:
@@ -142,15 +142,30 @@ def _page(store: Path, out: Path, json: bool) -> None:
     show(text + missing, written.to_json(), json)
 
 
-def _list(names: Sequence[str], json: bool) -> None:
+def _list(names: Sequence[str] | None, json: bool) -> None:
+    """One line for each figure, or the protocols of those that are named."""
     from exhume.research import paper_figures as registry
     from exhume.research.paper_figures.run import expected_minutes
 
-    chosen = list({figure.name: figure for name in names for figure in registry.find(name)}.values())
-    text = "\n\n".join(_entry(figure) for figure in chosen)
+    chosen = list({figure.name: figure for name in names or ["all"] for figure in registry.find(name)}.values())
     total = round(expected_minutes(chosen, "laptop"), 1)
     value = {"figures": [_entry_json(figure) for figure in chosen], "laptop_minutes": total}
-    show(f"{text}\n\nThese at laptop scale, shared cells once: about {total:.0f} minutes on two cores.", value, json)
+    text = "\n\n".join(_entry(figure) for figure in chosen) if names else _overview(chosen)
+    text += f"\n\nThese at laptop scale, shared cells once: about {total:.0f} minutes on two cores."
+    text += "" if names else "\nProtocol of one of them: exhume reproduce --list NAME"
+    show(text, value, json)
+
+
+def _overview(chosen: Sequence[Figure]) -> str:
+    from exhume.research.paper_figures.run import data_of
+
+    rows = []
+    for figure in chosen:
+        scales = figure.scales()
+        times = [duration(60 * scales[name].minutes) if name in scales else "-" for name in ("laptop", "paper")]
+        data = ", ".join(sorted({each for name in scales for each in data_of(figure, name)}))
+        rows.append((figure.name, figure.title, data, *times))
+    return table(("figure", "what it shows", "data", "laptop", "paper"), rows, left=3)
 
 
 def _entry(figure: Figure) -> str:
