@@ -93,6 +93,54 @@ for sentence in result.report.verdict.sentences:
 for remedy in result.report.remedies:
     print("-", remedy.title)
 """,
+    "scikit_learn": """
+#md # Audit a scikit-learn pipeline
+Which patients can be read out of a fitted pipeline? One call answers it, for any estimator or pipeline in memory.
+`exhume audit --estimator model.skops` does the same for a file.
+---
+import pandas as pd
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+
+import exhume
+
+patients = load_diabetes(as_frame=True, scaled=False)
+rows, progression = patients.data[:12], patients.target[:12]
+---
+#md ## An estimator that keeps its training rows
+A support vector machine needs its support vectors to predict, and they are patients. The scaler before it is undone.
+---
+kept = exhume.audit(make_pipeline(StandardScaler(), SVR()).fit(rows, progression), truth=rows)
+print(kept.summary())
+---
+#md ## An estimator that keeps none
+Ridge regression holds 480 coefficients. Behind random Fourier features they are a combination of the features of the
+twelve patients, and the attack solves for the patients. `truth` is used only to compare.
+---
+features = RBFSampler(gamma=0.1, n_components=480, random_state=0)
+model = make_pipeline(StandardScaler(), features, Ridge()).fit(rows, progression)
+computed = exhume.audit(model, truth=rows)
+print(computed.summary())
+---
+#md One patient, in the units of the table:
+---
+match = computed.score.matches[0]
+recovered = pd.Series(computed.result.samples[match.row].numpy(), index=rows.columns)
+pd.DataFrame({"true": rows.iloc[match.truth_index], "recovered": recovered.round(6)}).T
+---
+#md ## What is not examined is not called safe
+No attack of exhume reads a forest, so the outcome is `inconclusive`, and the command would exit with 3.
+---
+forest = exhume.audit(make_pipeline(StandardScaler(), RandomForestRegressor()).fit(rows, progression), truth=rows)
+print(forest.summary())
+---
+assert (kept.score.recovered, computed.score.recovered, forest.exit_code) == (12, 12, 3)
+""",
     "figure3": """
 #md # The threshold of Figure 3, on small data
 The paper's Figure 3 shows that the error of reconstruction falls when p exceeds dn. Here with d = 20 and n = 8 on the
