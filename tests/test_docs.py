@@ -117,3 +117,10 @@ def test_every_page_is_in_the_navigation_of_the_site_and_every_entry_is_a_page()
     listed = re.findall(r": ([\w/]+\.md)$", navigation, flags=re.MULTILINE)
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert sorted(listed) == sorted(pages), "add the page to the nav of mkdocs.yml"
+
+
+def test_styles_and_scripts_of_the_site_are_in_the_repository():
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    names = [each for line in re.findall(r"(?:extra_css|polyfills): \[(.*)\]", settings) for each in line.split(", ")]
+    assert len(names) == 2
+    assert all((ROOT / "docs" / name).is_file() for name in names)
