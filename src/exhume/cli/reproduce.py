@@ -29,7 +29,9 @@ def reproduce(
         list[str] | None,
         typer.Argument(help="Figures: fig1 to fig17, names beyond the paper, all, beyond; or page, the results page."),
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="List the figures and their times; of named ones also the protocols.")] = False,
+    list_them: Annotated[
+        bool, typer.Option("--list", help="List the figures and their times; of named ones also the protocols.")
+    ] = False,
     scale: Annotated[str, typer.Option(help="laptop (two cores, minutes) or paper (the exact protocol).")] = "laptop",
     out: Annotated[Path | None, typer.Option(help="Folder of the figures (figs), or file of the page.")] = None,
     store: Annotated[
