@@ -78,9 +78,11 @@ def test_the_share_of_decayed_weights_is_found_although_the_bias_does_not_decay(
     target, _ = network_target(model)
     moved = dense_displacement(target.known_model, (30,))
     assert moved.share == pytest.approx((1 - 0.1 * 0.1 / 6) ** 50, abs=1e-10)
-    # The last column is that of the bias, as it moved.
+    # The last column is what the bias moved without decay, times about what decay would have left of that.
     start = torch.from_numpy(initial_layers(model, 7)[0][1])
-    torch.testing.assert_close(moved.moved[:, -1], torch.from_numpy(model.intercepts_[0]) - start)
+    factor = moved.moved[:, -1] / (torch.from_numpy(model.intercepts_[0]) - start)
+    torch.testing.assert_close(factor, factor[:1].expand_as(factor))
+    assert moved.share < float(factor[0]) < 1
 
 
 @pytest.mark.parametrize("solver", ["sgd", "lbfgs"])
@@ -92,6 +94,29 @@ def test_rows_behind_a_scaler_come_back_to_the_last_digit(solver):
     assert found.score.recovered == 6
     assert found.score.error < 1e-9
     assert found.outcome.value == "recovered"
+
+
+def test_rows_come_back_although_strong_decay_makes_the_bias_tell_little():
+    chosen = np.random.default_rng(11).permutation(len(DATA.data))[:12]
+    network = MLPRegressor(
+        hidden_layer_sizes=(400,), solver="sgd", alpha=0.1, random_state=11, learning_rate_init=0.01, max_iter=500
+    )
+    rows = DATA.data[chosen]
+    model = make_pipeline(StandardScaler(), network).fit(rows, scale(rows[:, 0]))
+    found = exhume.audit(model, truth=rows, budget_seconds=60)
+    assert found.result.evidence["share_of_initial_weights"] < 0.9
+    assert found.result.certificate.verdict == "exact"
+    assert max(found.score.claimed_errors) < 1e-9
+
+
+def test_polish_replaces_one_wrong_row_by_what_the_mean_of_all_leaves_for_it():
+    model = fitted(learning_rate_init=0.01, max_iter=500)
+    target, _ = network_target(model)
+    true = torch.from_numpy(scale(ROWS))
+    rows = true + 0.01 * torch.randn(true.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rows[2] = rows[3].flip(0)
+    polished = polish(dense_displacement(target.known_model, (30,)), rows)
+    torch.testing.assert_close(polished.rows, true, atol=1e-9, rtol=0)
 
 
 def test_polish_declines_rows_that_are_not_those_of_the_weights():

@@ -102,7 +102,7 @@ def _certificate(moved: DenseDisplacement, mixture: Mixture, found: SearchResult
     """Judges the columns by their inputs' activations and by D alone."""
     spectrum, size = moved.spectrum, float(moved.moved.norm())
     entries = moved.before.numel()
-    floor = spectrum.noise * math.sqrt(entries) / size
+    floor = math.hypot(spectrum.noise * math.sqrt(entries), spectrum.bias_noise * math.sqrt(len(moved.before))) / size
     zeros = mixture.zeros(found.rows)
     unknowns = int((~zeros).sum()) + mixture.rank * (moved.before.shape[1] - 1)
     if found.stop is not Stop.CONVERGED:
@@ -173,7 +173,8 @@ def _error_bars(moved: DenseDisplacement, mixture: Mixture, vectors: Tensor, sam
     squares = torch.zeros_like(length)
     for _ in range(tuning.perturbations):
         noise = torch.randn(mixture.basis.shape, generator=generator, dtype=torch.float64).to(mixture.basis)
-        noisy = mixture.basis + root * mixture.noise * noise / mixture.sizes
+        in_bias = torch.randn(len(noise), generator=generator, dtype=torch.float64).to(noise)
+        noisy = mixture.basis + root * (mixture.noise * noise + torch.outer(in_bias, mixture.bias_noise)) / mixture.sizes
         again = torch.stack(
             [torch.linalg.eigh(noisy[zero].T @ noisy[zero])[1][:, 0] for zero in zeros]
         )  # (n, n), the vectors that vanish on the same rows

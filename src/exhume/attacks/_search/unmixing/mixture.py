@@ -102,12 +102,14 @@ class Mixture:
         alive: which neurons moved at all; h counts those only. The others are zeros of every column and show nothing.
         basis: U sqrt(h), so that columns have entries of size one: (h, n).
         before, after: [W b] of both ends in the coordinates of inputs, over their common size: (h, n).
+        bias_noise: standard deviation of the bias column's own error, in the coordinates of inputs: (n,).
     """
 
     def __init__(self, moved: DenseDisplacement, tuning: UnmixTuning) -> None:
         spectrum = moved.spectrum
         self.tuning, self.sizes, self.noise = tuning, spectrum.sizes, spectrum.noise
         self.rank = spectrum.rank
+        self.bias_noise = spectrum.bias_noise * spectrum.right[:, -1]
         rounding = tuning.zero * spectrum.noise * math.sqrt(self.rank)
         self.alive = torch.linalg.vector_norm(spectrum.left * spectrum.sizes, dim=1) > rounding
         self.num_neurons = int(self.alive.sum())
@@ -123,8 +125,10 @@ class Mixture:
 
     def threshold(self, vectors: Tensor) -> Tensor:
         """Size below which an entry of a column may be rounding: (m, 1)."""
-        amplified = torch.linalg.vector_norm(vectors / self.sizes, dim=1, keepdim=True)
-        return self.tuning.zero * self.noise * math.sqrt(self.num_neurons) * amplified
+        scaled = vectors / self.sizes
+        rounding = self.noise * torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+        noise = torch.hypot(rounding, (scaled @ self.bias_noise)[:, None])
+        return self.tuning.zero * math.sqrt(self.num_neurons) * noise
 
     def zeros(self, vectors: Tensor) -> Tensor:
         """Where columns are zero: (m, h)."""
