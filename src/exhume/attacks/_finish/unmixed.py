@@ -174,7 +174,8 @@ def _error_bars(moved: DenseDisplacement, mixture: Mixture, vectors: Tensor, sam
     for _ in range(tuning.perturbations):
         noise = torch.randn(mixture.basis.shape, generator=generator, dtype=torch.float64).to(mixture.basis)
         in_bias = torch.randn(len(noise), generator=generator, dtype=torch.float64).to(noise)
-        noisy = mixture.basis + root * (mixture.noise * noise + torch.outer(in_bias, mixture.bias_noise)) / mixture.sizes
+        noise = mixture.noise * noise + torch.outer(in_bias, mixture.bias_noise)
+        noisy = mixture.basis + root * noise / mixture.sizes
         again = torch.stack(
             [torch.linalg.eigh(noisy[zero].T @ noisy[zero])[1][:, 0] for zero in zeros]
         )  # (n, n), the vectors that vanish on the same rows
