@@ -16,9 +16,10 @@ from exhume.estimators.findings import FitColumn, PipelineFindings, StepFinding,
 from exhume.estimators.kinds import TEXT, classify
 from exhume.estimators.leaks import count_of_rows, leaks_of
 from exhume.estimators.plans import can_be_attacked, plan_of
+from exhume.estimators.rounding import bars_in_units, rounded
 from exhume.estimators.stored_rows import StoredRows, stored_rows
 from exhume.estimators.undo import Rows, Values, undo_all
-from exhume.estimators.walk import Step, family, walk
+from exhume.estimators.walk import Passed, Step, family, walk
 from exhume.results.certificate import EXACT, FAILED, RECOVERED_BELOW, Certificate
 from exhume.results.reconstruction import Reconstruction
 from exhume.results.stop import Stop
@@ -41,12 +42,21 @@ Runner = Callable[[Target, str, float], Reconstruction]
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that one step gave, in the units of `fit`, and how: the attack's result in the units of the step, if any."""
+    """Rows that one step gave, in the units of `fit`.
+
+    Attributes:
+        step: that gave them.
+        method: how.
+        rows: in the units of `fit`.
+        result: of the attack, if any, with its samples as they reach the step's features.
+        before: what these samples passed.
+    """
 
     step: Step
     method: str
     rows: Rows
     result: Reconstruction | None = None
+    before: tuple[Passed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,7 @@ def recover(estimator: Any, run: Runner, seconds: float) -> Recovered:
         seconds: for all attacks together.
     """
     steps, ends_at = walk(estimator), time.monotonic() + seconds
+    names = column_names(estimator, steps)
     kept = {place: found for place, step in enumerate(steps) if (found := stored_rows(step)) is not None}
     parts = [Part(found.step, STORED, found.rows) for found in kept.values() if found.rows is not None]
     findings, reasons = [], []
@@ -92,9 +103,8 @@ def recover(estimator: Any, run: Runner, seconds: float) -> Recovered:
         left = max(ends_at - time.monotonic(), 1.0)
         finding, part, refusal = _attacked(step, count_of_rows(steps), run, left)
         findings.append(finding)
-        parts += [] if part is None else [part]
+        parts += [] if part is None else [_rounded(part, names)]
         reasons += [] if refusal is None else [refusal]
-    names = column_names(estimator, steps)
     best = _merged(parts)
     if best is None:
         return Recovered(PipelineFindings(tuple(findings)), None, tuple(reasons))
@@ -165,11 +175,23 @@ def _attacked(
     except InputError as error:
         return declined(str(error)), None, (step.title, str(error))
     certified = sum(error < RECOVERED_BELOW for error in result.certificate.predicted_errors)
-    part = Part(step, result.method, rows, result)
+    part = Part(step, result.method, rows, result, plan.before)
     if result.certificate.verdict == FAILED or not certified:
         return _missed(step, leaks, result.certificate.reason), part, None
     finding = StepFinding(step.path, step.name, StepKind.RECOVERED, certified, leaks, result.certificate.reason)
     return finding, part, None
+
+
+def _rounded(part: Part, names: Sequence[str]) -> Part:
+    """Whole numbers and decimals made exact where the certificate's error bars allow it."""
+    result = part.result
+    assert result is not None
+    errors = result.certificate.predicted_errors
+    if result.certificate.verdict == FAILED or not errors or not part.rows.exact:
+        return part
+    samples = result.samples.detach().cpu().double().numpy()
+    bars = bars_in_units(lambda rows: undo_all(part.before, rows), samples, errors)
+    return replace(part, rows=rounded(part.rows, bars, names))
 
 
 def _missed(step: Step, leaks: tuple[str, ...], reason: str) -> StepFinding:

@@ -198,12 +198,20 @@ def _projection(transformer: Any, rows: Rows) -> Rows:
 
 
 def _encoder(transformer: Any, rows: Rows) -> Rows:
-    restored = np.asarray(transformer.inverse_transform(_numbers(rows, transformer)), dtype=object)
+    restored = np.asarray(transformer.inverse_transform(_codes(transformer, _numbers(rows, transformer))), dtype=object)
     back = replace(Rows.of(_narrowed(restored)), exact=rows.exact, notes=rows.notes)
     infrequent = getattr(transformer, "infrequent_categories_", None)
     if infrequent is not None and any(each is not None for each in infrequent):
         return back.inexact("rare categories were merged and are shown as one")
     return back
+
+
+def _codes(transformer: Any, values: Values) -> Values:
+    """Codes of categories rounded to whole numbers: OrdinalEncoder cuts off decimals, and 0.9999 would become 0."""
+    if "OrdinalEncoder" not in family(transformer):
+        return values
+    most = [len(each) - 1 for each in transformer.categories_]
+    return np.clip(np.round(values), 0, most)
 
 
 def _imputer(transformer: Any, rows: Rows) -> Rows:
