@@ -1,8 +1,10 @@
 """Fixtures of all tests: one thread per process, no deadlines, and the folder of real data sets."""
 
+import io
 import json
 import os
 import shutil
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import hypothesis
@@ -48,23 +50,24 @@ def in_process_scheduler():
         yield cluster.scheduler_address
 
 
-@pytest.fixture
-def exhume_command(monkeypatch, capsys):
+@pytest.fixture(scope="session")
+def exhume_command():
     """Runs `exhume <words>`; returns (exit code, standard output, standard error)."""
 
     from exhume import cli  # torch must not be loaded before its threads are set
 
     def run(*words):
-        monkeypatch.setattr("sys.argv", ["exhume", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr("sys.argv", ["exhume", *map(str, words)])
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+        return ended.value.code or 0, *(each.buffer.getvalue().decode() for each in (out, err))
 
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def exhume_json(exhume_command):
     """Runs `exhume <words> --json`; returns (exit code, the one object on standard output)."""
 

@@ -31,9 +31,21 @@ def victim_of(ratio, seed=0, **options):
     )
 
 
-def test_samples_are_found_in_a_basis_with_fewer_passes_than_by_subsets():
+@pytest.fixture(scope="module")
+def found():
+    """The training data, the victim and the samples found in a basis."""
     training, victim = victim_of(3)
-    result = exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+    return training, victim, exhume.reconstruct(victim.target(), num_samples=SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def partly_read():
+    """A victim with more coordinates than the search reads at first: 3 of 5 equations per unknown."""
+    return victim_of(5)
+
+
+def test_samples_are_found_in_a_basis_with_fewer_passes_than_by_subsets(found):
+    training, victim, result = found
     without = exact_with(least_dims=DIM + 1)(victim.target(), num_samples=SAMPLES)
     assert result.certificate.verdict == without.certificate.verdict == "exact"
     assert exhume.score(result, training.inputs).error < 1e-5
@@ -47,8 +59,8 @@ def test_signs_that_an_even_activation_hides_stay_open():
     assert exhume.score(result, training.inputs).error_up_to_sign < 1e-5
 
 
-def test_a_few_of_many_coordinates_are_read_and_the_others_confirm():
-    training, victim = victim_of(12)
+def test_a_few_of_many_coordinates_are_read_and_the_others_confirm(partly_read):
+    training, victim = partly_read
     target = victim.target(knowledge=exhume.Knowledge.about(training.labels))
     result = exhume.reconstruct(target, num_samples=SAMPLES)
     read = 3 * equation_count(target, SAMPLES).unknowns
@@ -59,19 +71,18 @@ def test_a_few_of_many_coordinates_are_read_and_the_others_confirm():
     assert exhume.score(result, training.inputs, true_labels=training.labels).error < 1e-5
 
 
-def test_weights_that_were_not_read_and_do_not_agree_are_noticed():
-    _, victim = victim_of(12)
-    target = victim.target()
+def test_weights_that_were_not_read_and_do_not_agree_are_noticed(partly_read):
+    target = partly_read[1].target()
     wrong = target.displacement.clone()
     wrong[:, -200:] += 0.3 * wrong.norm() / wrong.shape[1] ** 0.5
-    result = exhume.reconstruct(exhume.Target(target.feature_map, wrong), num_samples=SAMPLES, max_passes=2000)
+    result = exhume.reconstruct(exhume.Target(target.feature_map, wrong), num_samples=SAMPLES, max_passes=600)
     assert result.certificate.verdict != "exact"
     assert "coordinates" not in result.evidence
     assert result.certificate.equations == target.num_parameters
 
 
-def test_rounded_weights_are_read_whole_for_the_last_digits():
-    training, victim = victim_of(12)
+def test_rounded_weights_are_read_whole_for_the_last_digits(partly_read):
+    training, victim = partly_read
     target = victim.target()
     rounded = exhume.Target(target.feature_map, target.displacement.bfloat16().float())
     result = exhume.reconstruct(rounded, num_samples=SAMPLES, max_passes=4000)
@@ -85,11 +96,10 @@ class Cut(Exception):
     pass
 
 
-def test_interrupted_search_in_a_basis_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_interrupted_search_in_a_basis_goes_on_where_it_was(found, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
-    training, victim = victim_of(3)
+    training, victim, whole = found
     target, path = victim.target(), tmp_path / "state.safetensors"
-    whole = exhume.reconstruct(target, num_samples=SAMPLES)
 
     def cut_at(event):
         if event.step == 12:
@@ -97,6 +107,7 @@ def test_interrupted_search_in_a_basis_goes_on_where_it_was(tmp_path, monkeypatc
 
     with pytest.raises(Cut):
         exhume.reconstruct(target, num_samples=SAMPLES, checkpoint=path, progress=cut_at)
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 60.0)  # saving takes longer than the steps
     seen = []
     again = exhume.reconstruct(
         target, num_samples=SAMPLES, checkpoint=path, resume=True, progress=lambda event: seen.append(event.step)
@@ -108,11 +119,10 @@ def test_interrupted_search_in_a_basis_goes_on_where_it_was(tmp_path, monkeypatc
     assert exhume.score(again, training.inputs).error < 1e-5
 
 
-def test_what_an_interrupted_run_had_behind_it_is_not_searched_again(tmp_path, monkeypatch):
+def test_what_an_interrupted_run_had_behind_it_is_not_searched_again(found, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
     attack = exact_with(steps=3)  # the search in a basis gives up, and the search by subsets takes over
-    _, victim = victim_of(3)
-    target, path = victim.target(), tmp_path / "state.safetensors"
+    target, path = found[1].target(), tmp_path / "state.safetensors"
     steps = []
 
     def cut(event):
@@ -122,6 +132,7 @@ def test_what_an_interrupted_run_had_behind_it_is_not_searched_again(tmp_path, m
 
     with pytest.raises(Cut):
         attack(target, num_samples=SAMPLES, checkpoint=path, progress=cut)
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 60.0)  # saving takes longer than the steps
     monkeypatch.setattr(BasisSearch, "advance", lambda *arguments: pytest.fail("searched again"))
     result = attack(target, num_samples=SAMPLES, checkpoint=path, resume=True)
     assert result.certificate.verdict == "exact"

@@ -50,6 +50,7 @@ def test_drift_is_taken_out_and_the_error_bar_is_truthful(digits, result):
     assert any(note.startswith("Drift") and "taken out" in note for note in result.notes)
 
 
+@pytest.mark.slow  # that the correction helps is also shown by tests/attacks/test_drift_correction.py
 def test_without_the_correction_the_error_is_several_times_larger(digits, victim, result):
     blind = exhume.Target(
         victim.feature_map, victim.displacement, victim.knowledge.model_copy(update={"label_alphabet": None})
@@ -75,7 +76,7 @@ def test_features_that_did_not_move_are_solved_exactly(digits):
 
 
 def test_too_few_rows_are_not_taken_for_a_floor(victim):
-    result = exhume.reconstruct(victim, num_samples=5, max_starts=1, method="exact")
+    result = exhume.reconstruct(victim, num_samples=5, max_starts=1, max_passes=5000, method="exact")
     assert result.certificate.verdict == "failed"
     assert not result.stop.trusted
 
@@ -101,7 +102,7 @@ def test_an_unknown_head_costs_accuracy_and_the_result_says_so(digits, trained, 
     public = exhume.Target.last_layer(
         trained.network, initial_head="unknown", input_shape=(64,), knowledge=Knowledge.about(digits.labels)
     )
-    blind = exhume.reconstruct(public, max_starts=1, method="exact")
+    blind = exhume.reconstruct(public, max_starts=1, max_passes=3000, method="exact")
     assert blind.knowledge.initial_head == "unknown"
     assert any(note.startswith("Initial head: unknown") for note in blind.notes)
     assert blind.certificate.residual > 10 * result.certificate.residual
@@ -155,6 +156,7 @@ def test_interrupted_attack_on_a_network_resumes_to_the_same_answer(kind, method
     with pytest.raises(KeyboardInterrupt):
         exhume.reconstruct(victim, method=method, checkpoint=path, progress=interrupt, **options)
     assert path.exists()
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 60.0)  # saving takes longer than the steps
     resumed = exhume.reconstruct(victim, method=method, checkpoint=path, resume=True, progress=later.append, **options)
     assert 0 < len(later) < len(reports)  # it did not start anew
     assert later == reports[-len(later) :]

@@ -1,6 +1,8 @@
 """Attacks of several searches that are cut in a later one go on in that one, with what the others have found."""
 
 import json
+import shutil
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -18,26 +20,32 @@ class Cut(Exception):
     """Raised in mid-run."""
 
 
-@pytest.fixture
-def searches(monkeypatch):
-    """The stages that were begun or resumed, in order, not those that were replayed; every step is saved."""
-    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+@contextmanager
+def watched_searches():
+    """The stages that were begun or resumed, in order, not those that were replayed."""
     seen = []
-    for kind in (SubsetSearch, BasisSearch):
-        for method in ("begin", "restore"):
-            inner = getattr(kind, method)
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (SubsetSearch, BasisSearch):
+            for method in ("begin", "restore"):
+                inner = getattr(kind, method)
 
-            def noted(self, argument, *, kind=kind, inner=inner, method=method):
-                if method == "begin" or argument.step > 0:  # the state of a checkpoint
-                    seen.append((kind.__name__, self.count))
-                return inner(self, argument)
+                def noted(self, argument, *, kind=kind, inner=inner, method=method):
+                    if method == "begin" or argument.step > 0:  # the state of a checkpoint
+                        seen.append((kind.__name__, self.count))
+                    return inner(self, argument)
 
-            monkeypatch.setattr(kind, method, noted)
-    return seen
+                patch.setattr(kind, method, noted)
+        yield seen
 
 
-def cut_in(searches, number, steps):
-    """A progress function that ends the run after so many steps of that search."""
+@pytest.fixture
+def searches():
+    with watched_searches() as seen:
+        yield seen
+
+
+def cut_run(target, searches, number, steps, **settings):
+    """Runs the attack, saves every step, and ends it after so many steps of the search of that number."""
     seen = []
 
     def progress(event):
@@ -46,14 +54,17 @@ def cut_in(searches, number, steps):
             if len(seen) == steps:
                 raise Cut
 
-    return progress
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+        with pytest.raises(Cut):
+            exhume.reconstruct(target, **settings, progress=progress)
 
 
 @pytest.fixture(scope="module")
 def disagreeing():
     """Weights whose first coordinates show samples that the last ones know nothing of."""
     training = data.load("sphere", dim=DIM, samples=SAMPLES)
-    victim = exhume.RandomFeatures(num_features=12 * DIM * SAMPLES).fit(training.inputs, training.labels)
+    victim = exhume.RandomFeatures(num_features=5 * DIM * SAMPLES).fit(training.inputs, training.labels)
     target = victim.target()
     wrong = target.displacement.clone()
     wrong[:, -200:] += 0.3 * wrong.norm() / wrong.shape[1] ** 0.5
@@ -72,8 +83,7 @@ def test_a_run_cut_after_a_basis_found_what_the_unread_do_not_confirm_ends_as_th
     whole = exhume.reconstruct(disagreeing, **settings)
     assert searches == [("BasisSearch", SAMPLES), ("SubsetSearch", SAMPLES)]
     searches.clear()
-    with pytest.raises(Cut):
-        exhume.reconstruct(disagreeing, **settings, progress=cut_in(searches, 2, steps=5))
+    cut_run(disagreeing, searches, 2, 5, **settings)
     searches.clear()
     again = exhume.reconstruct(disagreeing, **settings, resume=True)
     assert searches == [("SubsetSearch", SAMPLES)]
@@ -89,19 +99,25 @@ def small():
     return exhume.RandomFeatures(num_features=200).fit(training.inputs, training.labels).target()
 
 
-@pytest.fixture
-def cut(small, searches, tmp_path):
+@pytest.fixture(scope="module")
+def cut_once(small, tmp_path_factory):
     """The checkpoint of a run that was cut in its second search by subsets, and how the uncut run went."""
-    path, reports = tmp_path / "state.safetensors", []
-    whole = exhume.reconstruct(small, progress=reports.append)
-    assert len(searches) > 1
-    assert {kind for kind, _ in searches} == {"SubsetSearch"}
-    after_the_first = searches[1:]
-    searches.clear()
-    with pytest.raises(Cut):
-        exhume.reconstruct(small, checkpoint=path, progress=cut_in(searches, 2, steps=20))
-    searches.clear()
+    path, reports = tmp_path_factory.mktemp("cut") / "state.safetensors", []
+    with watched_searches() as searches:
+        whole = exhume.reconstruct(small, progress=reports.append)
+        assert len(searches) > 1
+        assert {kind for kind, _ in searches} == {"SubsetSearch"}
+        after_the_first = searches[1:]
+        searches.clear()
+        cut_run(small, searches, 2, 20, checkpoint=path)
     return path, whole, reports, after_the_first
+
+
+@pytest.fixture
+def cut(cut_once, tmp_path):
+    """The same with a copy of the checkpoint, which the test may change."""
+    path, *how = cut_once
+    return shutil.copy(path, tmp_path / path.name), *how
 
 
 def test_a_run_cut_in_its_second_search_resumes_that_one_at_its_step(small, searches, cut):
@@ -118,8 +134,7 @@ def test_a_run_cut_in_its_second_search_resumes_that_one_at_its_step(small, sear
 
 def test_a_run_that_is_cut_twice_in_its_second_search_loses_nothing(small, searches, cut):
     path, whole, _, _ = cut
-    with pytest.raises(Cut):
-        exhume.reconstruct(small, checkpoint=path, resume=True, progress=cut_in(searches, 1, steps=10))
+    cut_run(small, searches, 1, 10, checkpoint=path, resume=True)
     later = []
     again = exhume.reconstruct(small, checkpoint=path, resume=True, progress=later.append)
     assert later[0].step == 28

@@ -133,6 +133,7 @@ def test_a_resumed_search_ends_where_an_uninterrupted_one_does(tmp_path, monkeyp
 
     with pytest.raises(KeyboardInterrupt):
         attack(model, before, **settings, progress=cut)
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 60.0)  # saving takes longer than the steps
     again = attack(model, before, **settings, resume=True)
     assert (again.steps, again.passes) == (whole.steps, whole.passes)
     torch.testing.assert_close(again.samples, whole.samples, atol=1e-4, rtol=0)

@@ -18,6 +18,8 @@ from exhume.errors import ExhumeError, FileError, InputError
 from exhume.report import Level
 from exhume.scoring.outcome import Outcome
 
+QUICK = {"method": "descent", "budget_passes": 20.0}  # an attack for tests that do not look at its result
+
 
 @pytest.fixture(scope="module")
 def model_and_data():
@@ -128,7 +130,7 @@ def test_too_few_equations_in_the_head_are_no_pass_if_other_layers_moved(model_a
 
 def test_a_failed_search_for_data_that_are_in_the_weights_is_no_pass(model_and_data):
     model, training = model_and_data
-    settings = {"initial": "zero", "input_shape": (DIM,), "method": "descent", "budget_passes": 20.0}
+    settings = {"initial": "zero", "input_shape": (DIM,)} | QUICK
     held_out = data.load("sphere", dim=DIM, samples=40, seed=5).inputs
     known = exhume.audit(model, truth=training.inputs, held_out=held_out, fail_on="recovered=1", **settings)
     assert known.outcome is Outcome.NOT_RECOVERED
@@ -145,7 +147,7 @@ def test_a_failed_search_for_data_that_are_in_the_weights_is_no_pass(model_and_d
 
 def test_true_samples_are_shown_only_if_something_came_back_or_they_are_asked_for(model_and_data):
     model, training = model_and_data
-    settings = {"initial": "zero", "input_shape": (DIM,), "method": "descent", "budget_passes": 20.0}
+    settings = {"initial": "zero", "input_shape": (DIM,)} | QUICK
     settings |= {"columns": tuple(f"column {place}" for place in range(DIM)), "truth": training.inputs}
     hidden = exhume.audit(model, **settings).report
     shown = exhume.audit(model, show_truth=True, **settings).report
@@ -237,7 +239,7 @@ def test_a_folder_of_something_else_is_refused_and_untouched(model_and_data, tmp
 def test_an_audit_is_replaced_whole_and_other_files_stay(audited, model_and_data, tmp_path):
     model, _ = model_and_data
     out = tmp_path / "audit"
-    again = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES, "out": out}
+    again = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES, "out": out} | QUICK
     exhume.audit(model, **again, name="first")
     (out / "notes.txt").write_text("mine")
     exhume.audit(model, **again, name="second")
@@ -249,7 +251,7 @@ def test_an_audit_is_replaced_whole_and_other_files_stay(audited, model_and_data
 def test_a_full_disk_leaves_the_earlier_audit(audited, model_and_data, tmp_path, monkeypatch):
     model, _ = model_and_data
     out = tmp_path / "audit"
-    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES, "out": out}
+    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES, "out": out} | QUICK
     exhume.audit(model, **settings)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
@@ -297,6 +299,7 @@ def test_a_killed_audit_goes_on_to_the_same_answer(audited, model_and_data, tmp_
     with pytest.raises(KeyboardInterrupt):
         exhume.audit(model, **settings, progress_of=killed)
     assert list(folder.workplace(tmp_path / "audit").glob("exact-*.safetensors"))
+    monkeypatch.setattr("exhume.support.checkpoint.EVERY_SECONDS", 60.0)  # saving takes longer than the steps
     again = exhume.audit(model, **settings, progress_of=watched)
     assert seen[0] >= 4
     assert torch.equal(again.result.samples, audited.result.samples)
@@ -376,7 +379,7 @@ def test_names_of_classes_are_as_many_as_outputs(model_and_data):
 def test_a_model_that_does_not_fit_the_truth_is_said_not_to(model_and_data):
     model, training = model_and_data
     wrong = -torch.sign(model(training.inputs)[:, 0])
-    found = exhume.audit(model, initial="zero", input_shape=(DIM,), truth=training.inputs, labels=wrong)
+    found = exhume.audit(model, initial="zero", input_shape=(DIM,), truth=training.inputs, labels=wrong, **QUICK)
     assert any("errs on 100% of the truth" in note for note in found.report.notes)
 
 
@@ -390,7 +393,7 @@ def test_a_module_in_training_mode_is_refused_and_not_altered():
 
 def test_an_audit_through_a_link_replaces_what_the_link_leads_to(model_and_data, tmp_path):
     model, _ = model_and_data
-    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES}
+    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": SAMPLES} | QUICK
     exhume.audit(model, **settings, out=tmp_path / "real")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "real" / "mine.txt").write_text("mine")

@@ -1,5 +1,6 @@
 """`exhume audit`: options, exit codes and JSON output."""
 
+import contextlib
 import hashlib
 import json
 import sys
@@ -44,15 +45,27 @@ def test_exit_code_is_0_if_no_threshold_is_reached_and_1_if_one_is(folder, exhum
     assert value["score"] is None
 
 
-def test_text_names_the_verdict_and_the_page(folder, exhume_command):
-    code, out, _ = exhume_command(*PROBE, "--truth", "x.npy", "--name", "my probe", "--out", "there")
+@pytest.fixture(scope="module")
+def audited(exhume_command, tmp_path_factory):
+    """The folder of a probe that was audited into `there`, the exit code and what was printed."""
+    place = tmp_path_factory.mktemp("audited")
+    write_probe(place)
+    with contextlib.chdir(place):
+        words = ("--truth", "x.npy", "--reference", "x.npy", "--name", "my probe", "--out", "there")
+        code, out, _ = exhume_command(*PROBE, *words)
+    return place, code, out
+
+
+def test_text_names_the_verdict_and_the_page(audited):
+    _, code, out = audited
     assert code == 0
     assert out.startswith("my probe: This model gives away its training data")
     assert "there/report.html" in out
 
 
-def test_a_report_is_made_again_from_the_folder(folder, exhume_command, exhume_json):
-    exhume_command(*PROBE, "--truth", "x.npy", "--out", "there")
+def test_a_report_is_made_again_from_the_folder(audited, exhume_command, exhume_json, monkeypatch):
+    folder = audited[0]
+    monkeypatch.chdir(folder)
     first = (folder / "there" / "report.html").read_text()
     code, value = exhume_json("report", "there", "--out", "again.html")
     assert code == 0
@@ -102,8 +115,8 @@ def test_an_audit_that_decides_nothing_exits_with_3_unless_that_is_allowed(folde
     assert exhume_json(*words, "--allow-inconclusive")[0] == 0
 
 
-def test_the_hash_of_every_input_file_is_recorded(folder, exhume_command):
-    exhume_command(*PROBE, "--truth", "x.npy", "--reference", "x.npy", "--out", "there")
+def test_the_hash_of_every_input_file_is_recorded(audited):
+    folder = audited[0]
     facts = {each["name"]: each for each in json.loads((folder / "there" / "audit.json").read_text())["provenance"]}
     for name, file in (("model", "mymodel.py"), ("weights", "after.safetensors"), ("truth", "x.npy")):
         digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()

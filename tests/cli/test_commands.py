@@ -1,6 +1,7 @@
 """Output, files and exit codes of the commands."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -42,9 +43,8 @@ def test_secret_is_readable_by_its_owner_alone(small_run):
     assert (small_run / "secret.safetensors").stat().st_mode & 0o077 == 0
 
 
-def test_score_draws_a_gallery_for_pictures(exhume_command, tmp_path):
-    folder = tmp_path / "digits"
-    exhume_command("train", "rf", "--data", "digits", "--samples", 4, "--ratio", 5, "--out", folder)
+def test_score_draws_a_gallery_for_pictures(trained_run, exhume_command, tmp_path):
+    folder = shutil.copytree(trained_run("--data", "digits", "--samples", 4, "--ratio", 5), tmp_path / "digits")
     exhume_command("attack", folder, "--method", "descent", "--budget-passes", 10)
     code, out, err = exhume_command("score", folder)
     assert code == 0, err
@@ -138,10 +138,9 @@ def test_damaged_weights_are_refused_and_nothing_is_written(small_run, exhume_co
     assert not (small_run / "exact").exists()
 
 
-def test_score_refuses_a_result_for_other_weights(small_run, exhume_command):
-    exhume_command("attack", small_run)
-    exhume_command("train", "rf", "--dim", 20, "--samples", 2, "--ratio", 60, "--seed", 5, "--out", small_run)
-    code, _, err = exhume_command("score", small_run)
+def test_score_refuses_a_result_for_other_weights(attacked_run, exhume_command):
+    exhume_command("train", "rf", "--dim", 20, "--samples", 2, "--ratio", 60, "--seed", 5, "--out", attacked_run)
+    code, _, err = exhume_command("score", attacked_run)
     assert code == 2
     assert "other weights" in err
 

@@ -20,7 +20,7 @@ from auditing_models import write_probe
 
 @pytest.fixture
 def interrupt_after(monkeypatch):
-    """Raises KeyboardInterrupt at the given step of an attack; a checkpoint is saved at every step."""
+    """Raises KeyboardInterrupt at the given step of an attack; until then a checkpoint is saved at every step."""
     from exhume.attacks._base.session import Session
 
     monkeypatch.setattr(checkpoints, "EVERY_SECONDS", 0.0)
@@ -31,6 +31,7 @@ def interrupt_after(monkeypatch):
         def budget_spent(self):
             if self.steps >= step:
                 monkeypatch.setattr(Session, "budget_spent", spent)
+                monkeypatch.setattr(checkpoints, "EVERY_SECONDS", 60.0)  # saving takes longer than the steps
                 raise KeyboardInterrupt
             return spent(self)
 

@@ -5,17 +5,9 @@ import pytest
 from exhume.sweep import Grid, Store
 
 
-@pytest.fixture
-def attacked(small_run, exhume_command):
-    """A run folder with one attack in it."""
-    code, _, err = exhume_command("attack", small_run)
-    assert code == 0, err
-    return small_run
-
-
-def test_a_run_gets_a_page_that_only_its_owner_reads(attacked, exhume_json):
-    code, value = exhume_json("report", attacked)
-    page = attacked / "report.html"
+def test_a_run_gets_a_page_that_only_its_owner_reads(attacked_run, exhume_json):
+    code, value = exhume_json("report", attacked_run)
+    page = attacked_run / "report.html"
     assert code == 0
     assert (value["out"], value["kind"], value["level"]) == (str(page), "run", "leak")
     assert value["redacted"] is False
@@ -23,21 +15,21 @@ def test_a_run_gets_a_page_that_only_its_owner_reads(attacked, exhume_json):
     assert "<!doctype html>" in page.read_text()[:100].lower()
 
 
-def test_people_are_told_the_verdict_and_where_the_page_is(attacked, exhume_command):
-    code, out, _ = exhume_command("report", attacked, "--redact", "--out", attacked / "other.html")
+def test_people_are_told_the_verdict_and_where_the_page_is(attacked_run, exhume_command):
+    code, out, _ = exhume_command("report", attacked_run, "--redact", "--out", attacked_run / "other.html")
     assert code == 0
     assert out.splitlines()[0].startswith("This model gives away its training data")
-    assert out.splitlines()[1] == f"report: {attacked / 'other.html'}"
+    assert out.splitlines()[1] == f"report: {attacked_run / 'other.html'}"
 
 
-def test_without_the_secret_a_page_is_made(attacked, exhume_json):
-    (attacked / "secret.safetensors").unlink()
-    assert exhume_json("report", attacked)[1]["level"] == "leak"
+def test_without_the_secret_a_page_is_made(attacked_run, exhume_json):
+    (attacked_run / "secret.safetensors").unlink()
+    assert exhume_json("report", attacked_run)[1]["level"] == "leak"
 
 
-def test_a_comparison_is_one_unless_a_method_is_named(attacked, exhume_json):
-    exhume_json("compare", attacked, "--methods", "exact,descent", "--budget-passes", 500, "--resume")
-    whole, single = exhume_json("report", attacked)[1], exhume_json("report", attacked, "--method", "exact")[1]
+def test_a_comparison_is_one_unless_a_method_is_named(attacked_run, exhume_json):
+    exhume_json("compare", attacked_run, "--methods", "exact,descent", "--budget-passes", 500, "--resume")
+    whole, single = exhume_json("report", attacked_run)[1], exhume_json("report", attacked_run, "--method", "exact")[1]
     assert (whole["kind"], whole["title"]) == ("comparison", "run: 2 attacks compared")
     assert (single["kind"], single["title"]) == ("run", "run")
 
@@ -60,13 +52,13 @@ def test_a_sweep_gets_its_page_beside_the_store(tmp_path, exhume_json, name):
         (("--sweep", "a"), "is not a store of sweeps"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_and_nothing_is_written(attacked, exhume_command, monkeypatch, words, told):
-    monkeypatch.chdir(attacked)
-    before = {path: path.stat().st_mtime_ns for path in attacked.iterdir()}
-    code, _, err = exhume_command("report", attacked, *words)
+def test_what_cannot_be_meant_is_refused_and_nothing_is_written(attacked_run, exhume_command, monkeypatch, words, told):
+    monkeypatch.chdir(attacked_run)
+    before = {path: path.stat().st_mtime_ns for path in attacked_run.iterdir()}
+    code, _, err = exhume_command("report", attacked_run, *words)
     assert code == 2
     assert told in err
-    assert {path: path.stat().st_mtime_ns for path in attacked.iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in attacked_run.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.sqlite", "text.txt"])

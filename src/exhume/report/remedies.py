@@ -6,6 +6,8 @@ Nothing is recommended that was measured not to help.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
 from exhume import defences
 from exhume.attacks import ATTACKS, Unmix
@@ -18,6 +20,7 @@ from exhume.report.verdict import percent
 from exhume.results.certificate import RECOVERED_BELOW
 from exhume.results.stop import Stop
 from exhume.scoring.outcome import Outcome
+from exhume.support.yaml_files import read_yaml
 from exhume.target.diagnosis.optimiser_trace import ADAPTIVE
 
 # Share of what is recovered from the model as it is, down to which a defence must bring it to be recommended.
@@ -30,7 +33,7 @@ _WHAT = {
     "coordinates": "Release fewer coordinates of the head",
     "ridge": "Retrain with a ridge penalty or weight decay",
     "samples": "Train on more samples",
-    "dp-sgd": "Train with differential privacy (DP-SGD)",
+    "dp-sgd": "Train with differential privacy (DP-SGD)",  # as in remedies.yaml
 }
 
 
@@ -109,26 +112,8 @@ def _against_unmixing(subject: Subject) -> Iterable[Remedy]:
     result, found = subject.result, subject.findings
     if result is None or result.method != Unmix.name or not (found.certified or found.recovered):
         return
-    yield Remedy(
-        "Keep the initial weights of the first layer to yourself",
-        "The attack subtracts them from the trained ones. Do not publish the initial checkpoint, and do not let it be "
-        "guessed: a small seed, such as 0 or 42, is found by trying (exhume.find_seed). Not measured here.",
-    )
-    yield Remedy(
-        "Train with Adam or another optimiser with a step size for each weight",
-        "The first layer then no longer moves by a combination of the inputs, which this attack reads. Other attacks "
-        "may not need that. Not measured here.",
-    )
-    yield Remedy(
-        "Use a smooth activation, or BatchNorm between the first layer and its ReLU",
-        "This attack reads which neurons a ReLU left inactive. With GELU, tanh or a normalisation in between there are "
-        "no such zeros, but the layer still shows the span of the inputs to other attacks. Not measured here.",
-    )
-    yield Remedy(
-        "Train on more samples for each neuron of the first layer",
-        "Each sample is told from the others by the neurons that it leaves inactive. Below 3 neurons a sample this "
-        "attack does not start. Not measured here.",
-    )
+    for name in ("keep-first-layer", "adaptive-optimiser", "smooth-activation", "more-samples-per-neuron"):
+        yield _worded(name)
 
 
 def _always(subject: Subject, measured: set[str]) -> Iterable[Remedy]:
@@ -136,22 +121,24 @@ def _always(subject: Subject, measured: set[str]) -> Iterable[Remedy]:
     result, found = subject.result, subject.findings
     unmixed = any(True for _ in _against_unmixing(subject))  # which says more of the initial weights
     if result is not None and not unmixed and "known" in (result.knowledge.initial_head, result.knowledge.initial_body):
-        yield Remedy(
-            "Keep the weights before training to yourself",
-            "The attack used them. Do not publish the initial checkpoint or the seed that makes it. This is of no use "
-            "where they can be guessed: heads that start at zero, or from a public checkpoint. Not measured here.",
-        )
+        yield _worded("keep-initial-weights")
     if "dp-sgd" not in measured:
-        yield Remedy(
-            _WHAT["dp-sgd"],
-            "The only remedy here with a proof against every attack, also those not known yet; it costs accuracy, the "
-            "more the fewer samples there are. Not measured here.",
-        )
+        yield _worded("dp-sgd")
     if subject.judgement.outcome in (Outcome.NOT_RECOVERED, Outcome.INCONCLUSIVE) and found.enough_equations:
         yield Remedy(
             "Attack again before you publish",
             f"Nothing came back here, though the equations suffice. {_next_steps(subject)}",
         )
+
+
+def _worded(name: str) -> Remedy:
+    """A remedy of remedies.yaml."""
+    return Remedy(**_texts()[name])
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    return read_yaml(Path(__file__).parent / "templates" / "remedies.yaml")
 
 
 def _next_steps(subject: Subject) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from exhume.attacks import Pace, ProgressEvent
+from exhume.report.page import environment
 from exhume.results.reconstruction import Reconstruction
 from exhume.support import files
 from exhume.support.images import data_uri, shape_of_picture, stretched
@@ -63,18 +63,19 @@ class WatchPage:
         self._write(f"{result.ending}", f"verdict: {result.certificate.verdict}", refresh=None)
 
     def _write(self, status: str, verdict: str, refresh: float | None) -> None:
-        environment = Environment(
-            loader=PackageLoader("exhume.report"), undefined=StrictUndefined, autoescape=True, trim_blocks=True
-        )
-        page = environment.get_template("watch.html.j2").render(
-            method=self.method,
-            status=status,
-            verdict=verdict,
-            refresh=refresh,
-            elapsed=duration(time.monotonic() - self._began),
-            pictures=self._pictures(),
-            is_picture=shape_of_picture(self.input_shape) is not None,
-            points=self._points(),
+        page = (
+            environment()
+            .get_template("watch.html.j2")
+            .render(
+                method=self.method,
+                status=status,
+                verdict=verdict,
+                refresh=refresh,
+                elapsed=duration(time.monotonic() - self._began),
+                pictures=self._pictures(),
+                is_picture=shape_of_picture(self.input_shape) is not None,
+                points=self._points(),
+            )
         )
         files.write_bytes(self.path, page.encode())
 
