@@ -33,7 +33,7 @@ def attack(*, labels=None, inputs=None, num_samples=SAMPLES, knowledge=None, noi
 
 @pytest.mark.parametrize("name", activations.names())
 def test_every_activation_gives_up_its_samples_and_says_what_of_their_signs_and_norms(name):
-    result, judged = attack(activation=name)
+    result, judged = attack(activation=name, num_features=8 * DIM * SAMPLES)
     activation = activations.get(name)
     assert result.certificate.verdict == "exact"
     assert result.signs_determined == (activation.parity == "none")

@@ -64,7 +64,7 @@ def cut_run(target, searches, number, steps, **settings):
 def disagreeing():
     """Weights whose first coordinates show samples that the last ones know nothing of."""
     training = data.load("sphere", dim=DIM, samples=SAMPLES)
-    victim = exhume.RandomFeatures(num_features=5 * DIM * SAMPLES).fit(training.inputs, training.labels)
+    victim = exhume.RandomFeatures(num_features=12 * DIM * SAMPLES).fit(training.inputs, training.labels)
     target = victim.target()
     wrong = target.displacement.clone()
     wrong[:, -200:] += 0.3 * wrong.norm() / wrong.shape[1] ** 0.5

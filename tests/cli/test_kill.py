@@ -15,14 +15,14 @@ from exhume.cli import attack as attack_command
 from exhume.support import checkpoint as checkpoints
 from exhume.support.files import read_metadata, read_tensors
 
-# One row an attack: options that make it run for a second or two on a victim too narrow to be solved.
+# One row an attack: options that make it take more than STEPS steps on a victim too narrow to be solved.
 ATTACKS = {
-    "descent": ("--option", "max_steps=1000", "--option", "tolerance=0"),
-    "exact": ("--option", "max_starts=1", "--budget-passes", "1500"),
-    "greedy": ("--option", "max_rounds=24", "--option", "starts=40"),
-    "kkt": ("--option", "max_steps=600", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
-    "ntk": ("--option", "max_steps=600", "--option", "tolerance=0"),
-    "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "1500"),
+    "descent": ("--option", "max_steps=200", "--option", "tolerance=0"),
+    "exact": ("--option", "max_starts=1", "--budget-passes", "400"),
+    "greedy": ("--option", "max_rounds=18", "--option", "starts=40"),
+    "kkt": ("--option", "max_steps=150", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
+    "ntk": ("--option", "max_steps=150", "--option", "tolerance=0"),
+    "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "400"),
     "unmix": ("--budget-passes", "240"),
 }
 # Victims, too narrow to be solved: random features, or a network for attacks that read its first layer.
@@ -41,8 +41,16 @@ def test_every_attack_has_a_row():
 
 
 def attack_to_be_killed(words):
-    """The command, with a checkpoint at every step."""
+    """The command, with a checkpoint at every step; after STEPS of them it waits."""
     checkpoints.EVERY_SECONDS = 0.0
+    save = checkpoints.Checkpoint.save
+
+    def save_and_wait(self, tensors, numbers):
+        save(self, tensors, numbers)
+        if numbers["session"]["steps"] >= STEPS:
+            time.sleep(PATIENCE)
+
+    checkpoints.Checkpoint.save = save_and_wait
     cli.app(words)
 
 

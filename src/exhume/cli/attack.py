@@ -36,7 +36,7 @@ def attack(
         list[str] | None, typer.Option(help="An option of the method, as name=value; may be repeated.")
     ] = None,
     rank_timeout: Annotated[
-        float, typer.Option(help="Seconds that one of several processes waits before it takes another for lost.")
+        float, typer.Option(help="Seconds that one of several processes waits before it considers another one lost.")
     ] = 600.0,
     watch: Annotated[
         bool, typer.Option("--watch", help="Write watch.html, a page that shows the samples as they emerge.")

@@ -74,7 +74,7 @@ class SpanNormalSystem:
         """Near the inverse of the left side."""
         rows, count = self.to_rows(unknowns), self._point.num_samples
         solved = self._inverse @ rows[:count]
-        if len(rows) > count:
+        if rows.shape[0] > count:
             solved = torch.cat([solved, rows[count:] / self._linear_scale])
         solved = self._project_tangent(solved)
         if not self._jointly:

@@ -28,7 +28,7 @@ class FixedNorm:
         """x_i <- radius x_i / ||x_i|| for the samples; by default all rows are samples."""
         samples = rows[:num_samples]
         samples = samples * (self.radius / torch.linalg.vector_norm(samples, dim=1, keepdim=True))
-        return samples if len(samples) == len(rows) else torch.cat([samples, rows[num_samples:]])
+        return samples if samples.shape[0] == rows.shape[0] else torch.cat([samples, rows[num_samples:]])
 
     def project_tangent(
         self, rows: torch.Tensor, directions: torch.Tensor, num_samples: int | None = None
@@ -36,7 +36,7 @@ class FixedNorm:
         """The directions without their part along the samples."""
         on, along = rows[:num_samples], directions[:num_samples]
         tangent = along - on * ((on * along).sum(1, keepdim=True) / (on * on).sum(1, keepdim=True))
-        return tangent if len(on) == len(rows) else torch.cat([tangent, directions[num_samples:]])
+        return tangent if on.shape[0] == rows.shape[0] else torch.cat([tangent, directions[num_samples:]])
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class FreeNorm:
         samples = rows[:num_samples]
         norms = torch.linalg.vector_norm(samples, dim=1, keepdim=True)
         samples = samples * (norms.clamp(self.low * self.start, self.high * self.start) / norms)
-        return samples if len(samples) == len(rows) else torch.cat([samples, rows[num_samples:]])
+        return samples if samples.shape[0] == rows.shape[0] else torch.cat([samples, rows[num_samples:]])
 
     def project_tangent(
         self, rows: torch.Tensor, directions: torch.Tensor, num_samples: int | None = None

@@ -74,8 +74,8 @@ class GrowingBasis:
     def _directions(self, rows: torch.Tensor, least: float) -> torch.Tensor:
         """An orthonormal basis of the span of rows, less directions in which they are small; the same in all processes.
 
-        Each process has V B^T of its own coordinates, and all must have it of one B. The factors, of the same shape in
-        all, are the first process's before any is left out: rounding may flip a sign, or lift a size over the limit.
+        Each process holds V B^T for its own coordinates, and all must use the same B. They take the first process's
+        factors before directions are left out: rounding may flip a sign, or lift a size over the limit.
         """
         if not len(rows):
             return rows
@@ -84,10 +84,10 @@ class GrowingBasis:
         return lead(directions)[lead(sizes) > least]
 
     def _mix(self, mixing: torch.Tensor, wanted: int) -> None:
-        """Replaces V B^T by its product with (r, m), in table for as many columns as are wanted.
+        """Multiplies V B^T by `mixing` (r, m), and makes room in its table for `wanted` columns.
 
-        In place, some coordinates at a time, for it is among the largest tables of an attack. Only where the table must
-        grow, in the first steps of a search, are there two of them for a while.
+        This happens in place, a part of the coordinates at a time, because the table is among the largest of an attack.
+        Two tables exist at once only while it grows, in the first steps of a search.
         """
         old, new = mixing.shape
         table = self._table if wanted <= self._table.shape[1] else self._table.new_empty((len(self._table), wanted))

@@ -29,6 +29,14 @@ def fastest(body: ModuleFeatureMap) -> FeatureMap:
 def build_features(
     value: dict[str, Any], weights: dict[str, torch.Tensor], shape: tuple[int, ...], **options: Any
 ) -> FeatureMap:
+    """The feature map that a file describes; `FileError` if the description is incomplete or does not fit the weights.
+
+    Args:
+        value: the description, as `to_json` of a map wrote it.
+        weights: of the network, by name; random features have none.
+        shape: of one input.
+        options: memory_budget and device.
+    """
     kind = value.get("kind") if isinstance(value, dict) else value
     if kind == RANDOM_FEATURES:
         return RandomFeatureMap.from_json(value, **options)

@@ -14,10 +14,10 @@ CAN_BE_SHARDED = "random features and networks of one hidden layer, act(W x + b)
 
 
 def sharded(feature_map: FeatureMap, processes: Processes) -> OneLayerMap:
-    """This process's part of a map: about p/R rows of V, in stripes that are those of no other.
+    """This process's part of a map: about p/R rows of V, in stripes that no other process holds.
 
-    A seeded V is generated in blocks of rows, and a process generates its own only. Narrow ones (a few blocks for every
-    process) are cut finer, and their part is kept whatever the budget.
+    A seeded V is generated in blocks of rows, and a process generates only its own. A narrow V, of a few blocks per
+    process, is cut into finer stripes, and each process keeps its part in memory whatever the budget.
     """
     if not isinstance(feature_map, OneLayerMap):
         raise InputError(

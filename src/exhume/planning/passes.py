@@ -23,8 +23,8 @@ _BASIS, _SCHEDULE = DEFAULT_TUNING.basis, DEFAULT_TUNING.schedule
 PASSES_PER_STEP = 15.0
 # Share of the passes of a search in a basis that may read V in half precision; others need float32.
 HALF_PRECISION_SHARE = 0.4
-# Arrays of rows x coordinates that are in memory at once: features and slopes of two points, and one product; and the
-# features of the basis, so many for each sample.
+# Arrays of rows x coordinates that are in memory at once: features and slopes of two points, and one product. A search
+# in a basis adds the features of the basis, this many for each sample.
 TABLES, TABLES_OF_A_BASIS = 5.0, 3.3
 # Reads and writes of such arrays per pass, with activations; fitted, like PASS_OVERHEAD, to seconds of small attacks.
 TABLE_ACCESSES = 10

@@ -1,7 +1,7 @@
 """Drawings that take the colours of the page: matplotlib figures as SVG markup with CSS variables for colours.
 
-Figures are drawn with placeholder colours, one for each role, which become `var(--role)` in the markup. It is the same
-on every run, scales with the page, and its ids are its own on a page with several drawings.
+Figures are drawn with placeholder colours, one for each role, which become `var(--role)` in the markup. The markup is
+the same on every run and scales with the page; no other drawing on the page has its ids.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from exhume.report.content import Chart
 
-# Colours that no drawing of ours uses for themselves, by the CSS variable that takes their place.
+# Placeholder colours, which no drawing uses otherwise, by the CSS variable that replaces them.
 _ROLES = ("ink", "muted", "accent", "line", "leak", "ok", "partial", *(f"other-{index}" for index in range(1, 6)))
 COLOURS = {role: f"#0a0b{index:02x}" for index, role in enumerate(_ROLES, start=16)}
 OTHERS = tuple(COLOURS[f"other-{index}"] for index in range(1, 6))

@@ -28,7 +28,7 @@ from exhume.scoring.against_truth import Score
 
 _MARKERS = ("o", "s", "^", "v", "P", "X", "p", "<", ">", "h")
 _SMALLEST = 1e-16  # errors below are drawn here
-_HONEST = 3  # an error bar is a typical error, not the largest: up to so many times it an error is as expected
+_HONEST = 3  # an error bar is a typical error, not the largest: errors of up to this many bars are expected
 # If the largest cost exceeds the smallest by more than the first factor, the axis is symmetric log: linear up to the
 # smallest cost, or up to the largest divided by the second factor.
 _WIDE_SPREAD, _MOST_SPREAD = 100.0, 1e6
@@ -134,7 +134,7 @@ def share_recovered(outcome: Outcome) -> float | None:
 
 
 def defences_chart(outcomes: Sequence[Outcome]) -> Chart | None:
-    """The share that is still recovered of altered copies, against what the alteration cost; None if nothing is."""
+    """The share of samples still recovered from altered copies against the cost of each; None without a cost."""
     cost = cost_measured(outcomes)
     if cost is None:
         return None

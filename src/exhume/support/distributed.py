@@ -192,6 +192,8 @@ class Coordinates:
 
     def broadcast_decision(self, decision: bool) -> bool:
         """The first process's decision, where clocks or rounding may make others decide differently."""
+        if self.processes.ranks == 1:
+            return decision
         return bool(self.processes.broadcast(torch.tensor(int(decision))))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, SupportsIndex
+from contextlib import suppress
+from typing import TYPE_CHECKING, SupportsIndex, cast
 
 from exhume.errors import InputError, unknown_name
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:  # a forecast checks its numbers here, and needs no torch
 def whole_number(name: str, value: object, least: int = 1) -> int:
     """The value, if it is a whole number of at least `least`."""
     # To Python, True is the number 1; `samples=True` is a mistake all the same. NumPy's whole numbers are accepted.
-    number = operator.index(value) if isinstance(value, SupportsIndex) and not isinstance(value, bool) else least - 1
+    number = least - 1
+    if not isinstance(value, bool):
+        with suppress(TypeError):  # isinstance(value, SupportsIndex) takes 100 times as long, and searches call this
+            number = operator.index(cast(SupportsIndex, value))
     if number < least:
         raise InputError(f"{name} is {value!r}; valid: a whole number of at least {least}")
     return number

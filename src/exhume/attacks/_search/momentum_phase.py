@@ -65,7 +65,7 @@ class MomentumPhase:
 
     def rows_of(self, state: MomentumState) -> torch.Tensor:
         """The unknowns of the search: without the linear part where the search projects it out."""
-        return state.rows[: len(state.rows) - self._equation.num_linear + self._unknowns]
+        return state.rows[: state.rows.shape[0] - self._equation.num_linear + self._unknowns]
 
     def step(
         self, state: MomentumState, coordinates: slice | torch.Tensor, damping: float

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exhume.cli.options import Json, parse_whole
+from exhume.cli.options import Json, parse_whole, with_option_groups
 from exhume.cli.render import cell, progress, show
 from exhume.errors import InputError
 from exhume.law import Forecast, forecast
@@ -17,18 +18,41 @@ if TYPE_CHECKING:
     from exhume.research.theory import Check
 
 _COLUMNS = 110  # to which the statements of --verify are wrapped
-_HARDWARE = ("--flops", "--bandwidth", "--memory", "--processes", "--network", "--drawing")
+
+
+@dataclass(frozen=True)
+class HardwareOptions:
+    """What an attack would run on, as the user writes it; this machine is measured if nothing is given."""
+
+    flops: Annotated[
+        str | None, typer.Option(help="With --cost: float32 operations per second of one process, such as 20e12.")
+    ] = None
+    bandwidth: Annotated[str | None, typer.Option(help="With --cost: bytes a process reads per second.")] = None
+    memory: Annotated[str | None, typer.Option(help="With --cost: memory of one process, such as 80GB.")] = None
+    processes: Annotated[str | None, typer.Option(help="With --cost: how many processes share the work.")] = None
+    network: Annotated[str | None, typer.Option(help="With --cost: bytes a process sends per second.")] = None
+    drawing: Annotated[
+        str | None, typer.Option(help="With --cost: numbers of V that one process draws per second; 1e9 by default.")
+    ] = None
+
+    def stated(self) -> dict[str, str | None]:
+        """The options by name, "--flops" and so on."""
+        return {f"--{name}": value for name, value in asdict(self).items()}
+
+
 _MODEL = ("--parameters", "--dim", "--samples", "--outputs", "--activation")
 # The options of each form of the command.
 _OPTIONS = {
     "a forecast": (*_MODEL, "--known-samples", "--subspace-dim", "--norms-known"),
-    "--cost": (*_MODEL, *_HARDWARE),
+    "--cost": (*_MODEL, *HardwareOptions().stated()),
     "--verify": ("--seed",),
 }
 
 
+@with_option_groups
 def law(
     context: typer.Context,
+    *,
     parameters: Annotated[str | None, typer.Option(help="Weights of the trained layer, p; may be written 3e6.")] = None,
     dim: Annotated[str | None, typer.Option(help="Input dimension, d.")] = None,
     samples: Annotated[str | None, typer.Option(help="Training samples, n.")] = None,
@@ -42,16 +66,7 @@ def law(
     ] = None,
     norms_known: Annotated[bool, typer.Option("--norms-known", help="The norms of the samples are known.")] = False,
     cost: Annotated[bool, typer.Option("--cost", help="Predict passes, memory and time of the exact attack.")] = False,
-    flops: Annotated[
-        str | None, typer.Option(help="With --cost: float32 operations per second of one process, such as 20e12.")
-    ] = None,
-    bandwidth: Annotated[str | None, typer.Option(help="With --cost: bytes a process reads per second.")] = None,
-    memory: Annotated[str | None, typer.Option(help="With --cost: memory of one process, such as 80GB.")] = None,
-    processes: Annotated[str | None, typer.Option(help="With --cost: how many processes share the work.")] = None,
-    network: Annotated[str | None, typer.Option(help="With --cost: bytes a process sends per second.")] = None,
-    drawing: Annotated[
-        str | None, typer.Option(help="With --cost: numbers of V that one process draws per second; 1e9 by default.")
-    ] = None,
+    hardware: HardwareOptions,
     verify: Annotated[bool, typer.Option("--verify", help="Test numerically what the theorems rest on.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of --verify; 0 by default.")] = None,
     json: Json = False,
@@ -73,8 +88,7 @@ def law(
     if cost:
         from exhume.cli.law.cost import show_cost  # imports torch
 
-        hardware = {option: context.params[option.removeprefix("--")] for option in _HARDWARE}
-        show_cost((p, d, n, outputs), activation, hardware, json)
+        show_cost((p, d, n, outputs), activation, hardware.stated(), json)
         return
     result = forecast(
         p,

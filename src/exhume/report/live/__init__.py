@@ -46,7 +46,7 @@ class WatchPage:
     _samples: torch.Tensor | None = None
 
     def update(self, event: ProgressEvent) -> None:
-        """Takes an event of the attack, and writes the page if the last time is long enough ago."""
+        """Takes an event of the attack, and writes the page again if the last one is two seconds old."""
         if event.loss > 0 and math.isfinite(event.loss):
             self._losses.append((event.passes, event.loss))
         if event.samples is not None and event.samples.shape[1] == math.prod(self.input_shape):
