@@ -84,7 +84,7 @@ class GrowingBasis:
         return lead(directions)[lead(sizes) > least]
 
     def _mix(self, mixing: torch.Tensor, wanted: int) -> None:
-        """Multiplies V B^T by `mixing` (r, m), and makes room in its table for `wanted` columns.
+        """Multiplies V B^T by `mixing` (r, m), in a table of at least `wanted` columns.
 
         This happens in place, a part of the coordinates at a time, because the table is among the largest of an attack.
         Two tables exist at once only while it grows, in the first steps of a search.
