@@ -22,6 +22,9 @@ class UnmixTuning:
         exponents: range of the power of inactivity in the weights, drawn for each start.
         uneven: most slack, in standard deviations, and largest power of a random factor, in these weights.
         levels: range of the size from which an entry counts as active, in mean sizes, drawn for each start.
+        readout: range of the weight of active neurons, which the outputs' weights should explain, over the inactive
+            ones; drawn for half of the starts.
+        enough: neurons a sample from which the outputs' weights are not used.
         softness: of inactivity at the first step, in standard deviations of pre-activations; it falls to 0.
         reweightings: of the minimisation of the sum of powers of absolute values.
         coarse: size of entries, over the mean, that are smoothed at its first step.
@@ -52,6 +55,8 @@ class UnmixTuning:
     exponents: tuple[float, float] = (0.5, 1.5)
     uneven: tuple[float, float] = (0.5, 2.0)
     levels: tuple[float, float] = (0.3, 0.8)
+    readout: tuple[float, float] = (0.03, 1.0)
+    enough: float = tuned(16.0, "neurons a sample", **COLUMNS)
     softness: float = tuned(0.5, "standard deviations", **COLUMNS)
     reweightings: int = tuned(36, "steps", **COLUMNS)
     coarse: float = tuned(0.1, "x mean entry", **COLUMNS)

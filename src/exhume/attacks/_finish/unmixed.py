@@ -31,6 +31,8 @@ _OPEN_NORMS = (
     "Norms: undetermined, because the first layer has no bias, or its bias was decayed otherwise than its weights. "
     "Where the alphabet of labels is known, samples have norms that fit it, else sqrt(d). Labels: the model's outputs."
 )
+# Estimated samples that are longer than this, in usual norms, are given the usual norm.
+_LARGEST = 5.0
 # Error bar of a sample whose column contradicts it: that of a guess.
 _GUESS = math.sqrt(2)
 
@@ -47,12 +49,7 @@ class _Samples:
 def finish_columns(problem: Problem, moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> Proposal:
     """Samples and certificate from the columns that were found; approximate directions if some are missing."""
     complete = found.stop is Stop.CONVERGED
-    if complete:
-        inputs = mixture.inputs_of(found.rows)
-    else:
-        everything = torch.eye(mixture.rank).to(found.rows)
-        fitted = fit_inputs(mixture, mixture.zeros(found.rows), everything)[0] if len(found.rows) else found.rows
-        inputs = torch.cat([fitted, mixture.open_inputs(found.rows).T])  # below: a basis of what is missing
+    inputs = mixture.inputs_of(found.rows) if complete else _partial_inputs(mixture, found.rows)
     placed = _to_samples(problem, moved, inputs, complete)
     dtype = problem.features.dtype
     labelled = norms_and_labels(
@@ -81,19 +78,37 @@ def finish_columns(problem: Problem, moved: DenseDisplacement, mixture: Mixture,
     )
 
 
+def _partial_inputs(mixture: Mixture, vectors: Tensor) -> Tensor:
+    """Estimated inputs (n, n) where only m of n columns (m, n) are known; below them a basis of what is missing.
+
+    The input of a found column is orthogonal to S^-1 v for the vectors v of the other found columns. That leaves
+    n - m + 1 numbers of it open, which are fitted to the column's zeros. A single missing input is exact.
+    """
+    zeros, fitted = mixture.zeros(vectors), []
+    for index in range(len(vectors)):
+        others = torch.cat([vectors[:index], vectors[index + 1 :]])
+        fitted.append(fit_inputs(mixture, zeros[index : index + 1], mixture.open_inputs(others))[0])
+    return torch.cat([*fitted, mixture.open_inputs(vectors).T])
+
+
 def _to_samples(problem: Problem, moved: DenseDisplacement, inputs: Tensor, complete: bool) -> _Samples:
     """Inputs in coordinates as samples: scaled by the bias, and freed from the normalisation before the layer."""
     rows = inputs @ moved.spectrum.right
     agree = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     first = moved.first
     norm = problem.target.knowledge.norm
+    given = rows[:, : first.layer.weight.shape[1]]
+    radius = norm or math.sqrt(given.shape[1])
+    on_sphere = given * radius / torch.linalg.vector_norm(given, dim=1, keepdim=True).clamp_min(1e-300)
     if moved.has_bias and complete:
         agree = rows[:, -1] > 0
-        given = rows[:, :-1] / rows[:, -1:]
+        given = given / rows[:, -1:]
+    elif moved.has_bias:  # estimates, of which the missing ones have no sign of their own
+        scaled = given / rows[:, -1:]
+        usable = torch.linalg.vector_norm(scaled, dim=1, keepdim=True) < _LARGEST * radius
+        given = torch.where(usable, scaled, on_sphere)
     else:
-        given = rows[:, : first.layer.weight.shape[1]]
-        radius = norm or math.sqrt(given.shape[1])
-        given = given * radius / torch.linalg.vector_norm(given, dim=1, keepdim=True).clamp_min(1e-300)
+        given = on_sphere
     known = (moved.has_bias and complete) or norm is not None
     return _Samples((given - first.shift.to(given)) / first.scale.to(given), known, agree)
 

@@ -15,7 +15,7 @@ import torch
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, Weighting, mean_diagonal, weighted_gram
 
 # Added to the diagonal before a factorisation, over its mean: float32 for alternations, float64 for the rest.
-_RIDGE, _RIDGE_DOUBLE, _ONE_BIT_RIDGE = 1e-5, 1e-12, 1e-3
+_RIDGE, _RIDGE_DOUBLE, _ONE_BIT_RIDGE, _READOUT_RIDGE = 1e-5, 1e-12, 1e-3, 1e-3
 # Inverse iterations for the smallest eigenvector: of the first steps, and of later ones, which start near it.
 _FIRST_ITERATIONS, _ITERATIONS, _FIRST_STEPS = 4, 2, 3
 # Steepness of the level from which an entry counts as active.
@@ -56,6 +56,8 @@ def search_columns(mixture: Mixture, open_inputs: Tensor, generator: torch.Gener
     level = low + (high - low) * torch.rand((tuning.batch, 1), generator=generator).to(mixture.basis)
     inputs = torch.randn((tuning.batch, open_inputs.shape[1]), generator=generator).to(open_inputs) @ open_inputs.T
     first = torch.randn((tuning.batch, mixture.rank), generator=generator).to(mixture.basis)
+    if mixture.readout is not None:
+        weighting = weighting.with_readout(tuning, generator)
     vectors, inputs = _alternate(mixture, open_inputs, (inputs, first), weighting, level)
     return _columns(mixture, vectors, (_uneven(mixture, inputs, weighting, generator), weighting.penalty), generator)
 
@@ -116,11 +118,32 @@ def _alternate(
         softness = mixture.tuning.softness * (1 - step / max(steps - 1, 1))
         weights = mixture.inactivity(inputs, weighting, softness).float()
         iterations = _FIRST_ITERATIONS if step < _FIRST_STEPS else _ITERATIONS
-        vectors = _smallest(weighted_gram(basis, weights), vectors.float(), iterations, _RIDGE)
+        energy = _energy(mixture, inputs, weights, weighting)
+        vectors = _smallest(energy, vectors.float(), iterations, _RIDGE)
         sizes = (vectors @ basis.T).abs()
         active = torch.tanh(_STEEPNESS * (sizes / sizes.mean(1, keepdim=True) - level.float()))
         inputs = (active @ to_inputs.T).to(mixture.basis)
     return vectors.to(mixture.basis), inputs
+
+
+def _energy(mixture: Mixture, inputs: Tensor, weights: Tensor, weighting: Weighting) -> Tensor:
+    """Quadratic forms (m, n, n) of columns in float32: weighted squares of what an input does not explain of a column.
+
+    On inactive neurons that is the whole column. Where the outputs read the layer directly, a column is on active
+    neurons nearly a combination of the outputs' weights, those of the summed errors of its sample.
+    """
+    basis = mixture.basis.float()
+    if mixture.readout is None or weighting.readout is None:
+        return weighted_gram(basis, weights)
+    weights = weights + weighting.readout.float()
+    active = sum((each > 0).float() for each in mixture.activations(inputs)) / 2
+    explaining = mixture.readout.float() * active[:, None, :]  # (m, q, h)
+    weighted = explaining * weights[:, None, :]
+    normal = weighted @ explaining.transpose(1, 2)
+    ridge = (_READOUT_RIDGE * mean_diagonal(normal)).clamp_min(1e-9)  # a start may give active neurons no weight
+    normal = normal + ridge * torch.eye(normal.shape[-1]).to(normal)
+    mixed = weighted @ basis
+    return weighted_gram(basis, weights) - mixed.transpose(1, 2) @ torch.linalg.solve(normal, mixed)
 
 
 def _smallest(matrices: Tensor, vectors: Tensor, iterations: int, ridge: float) -> Tensor:

@@ -8,7 +8,7 @@ exactly zero if its neuron was inactive on the sample at every step; rounding of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -73,12 +73,15 @@ class Weighting:
         unevenness: power of a random factor of each neuron, (m, 1); 0 for none.
         penalty: power of absolute values whose sum a column minimises, (m, 1). Below 1 it finds columns with few zeros,
             at 1 the result depends less on where the minimisation begins.
+        readout: weight of active neurons, where a column should be a combination of the outputs' weights: (m, 1). None
+            to leave them out.
     """
 
     exponent: Tensor
     slack: Tensor
     unevenness: Tensor
     penalty: Tensor
+    readout: Tensor | None = None
 
     @staticmethod
     def drawn(count: int, tuning: UnmixTuning, generator: torch.Generator, like: Tensor) -> Weighting:
@@ -90,6 +93,13 @@ class Weighting:
         )
         return Weighting(low + (high - low) * uniform[0], slack, unevenness, (2 * uniform[3]).clamp_max(1.0))
 
+    def with_readout(self, tuning: UnmixTuning, generator: torch.Generator) -> Weighting:
+        """The same with a random weight of active neurons, of which half are 0."""
+        low, high = (math.log(each) for each in tuning.readout)
+        uniform = torch.rand(self.exponent.shape, generator=generator).to(self.exponent)
+        drawn = torch.exp(low + (high - low) * (2 * uniform - 1))
+        return replace(self, readout=torch.where(uniform < 0.5, 0.0, drawn))  # type: ignore[arg-type]
+
 
 class Mixture:
     """D in coordinates.
@@ -97,15 +107,17 @@ class Mixture:
     Args:
         moved: the displacement of the layer.
         tuning: when an entry is zero, and when a column is accepted.
+        readout: weights (q, neurons) of the outputs, where these read the layer directly.
 
     Attributes:
         alive: which neurons moved at all; h counts those only. The others are zeros of every column and show nothing.
         basis: U sqrt(h), so that columns have entries of size one: (h, n).
         before, after: [W b] of both ends in the coordinates of inputs, over their common size: (h, n).
         bias_noise: standard deviation of the bias column's own error, in the coordinates of inputs: (n,).
+        readout: of the neurons that moved, (q, h), with entries of size one; None if it is not known.
     """
 
-    def __init__(self, moved: DenseDisplacement, tuning: UnmixTuning) -> None:
+    def __init__(self, moved: DenseDisplacement, tuning: UnmixTuning, readout: Tensor | None = None) -> None:
         spectrum = moved.spectrum
         self.tuning, self.sizes, self.noise = tuning, spectrum.sizes, spectrum.noise
         self.rank = spectrum.rank
@@ -118,6 +130,10 @@ class Mixture:
         size = (0.5 * (before + after)).square().mean().sqrt()
         self.before, self.after = before / size, after / size
         self.middle = 0.5 * (self.before + self.after)
+        self.readout = None
+        if readout is not None:
+            read = readout[:, self.alive]
+            self.readout = read / read.square().mean().sqrt().clamp_min(1e-300)
 
     def columns(self, vectors: Tensor) -> Tensor:
         """U v sqrt(h): (m, n) -> (m, h)."""

@@ -80,8 +80,7 @@ class UnmixSearch(Search[UnmixState]):
         open_inputs = mixture.open_inputs(vectors)
         found = search_columns(mixture, open_inputs, generator)
         self.problem.features.count(tuning.batch * self.count)  # a start counts as one pass
-        _, fits = fit_inputs(mixture, found.zeros, open_inputs)
-        vectors = self._with(vectors, found.vectors[found.alone & (fits > tuning.agrees)])
+        vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
         stalled = 0 if len(vectors) > before else stalled + 1
         state = UnmixState(vectors, state.starts + tuning.batch, stalled)
         return self._checked(state, generator) if len(vectors) == self.count else state
@@ -91,10 +90,15 @@ class UnmixSearch(Search[UnmixState]):
         batches = state.starts // self._tuning.batch
         return SearchResult(state.vectors, len(state.vectors), stop, self.problem, state.starts, batches)
 
-    def _with(self, vectors: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
-        """Vectors and the further ones that are independent of them."""
-        together = torch.cat([vectors, more])
-        return together[self.mixture.independent(together)[: self.count]]
+    def _with(self, vectors: torch.Tensor, more: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
+        """Vectors and further ones that are independent of them, if some input not yet found fits their zeros."""
+        mixture, known = self.mixture, len(vectors)
+        places = [at - known for at in mixture.independent(torch.cat([vectors, more])) if at >= known]
+        if not places:
+            return vectors
+        _, fits = fit_inputs(mixture, zeros[places], mixture.open_inputs(vectors))
+        together = torch.cat([vectors, more[places][fits > self._tuning.agrees]])
+        return together[: self.count]
 
     def _checked(self, state: UnmixState, generator: torch.Generator) -> UnmixState:
         """Complete if no column contradicts its input and no input yields more zeros; else mended or dropped."""
