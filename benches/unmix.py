@@ -2,7 +2,8 @@
 
 Every finished case is appended to a file and skipped by the next run: runs/unmix_bench.jsonl, or the path in
 EXHUME_BENCH_STORE. EXHUME_BENCH_CASES selects groups, such as "simudy,certificate". EXHUME_BENCH_SEEDS limits the
-number of cases of each row. EXHUME_RECORD=1 writes the plot of the group "cost" into the documentation as well.
+number of cases of each row, EXHUME_BENCH_ATTACKS selects attacks, such as "unmix". EXHUME_RECORD=1 writes the plot of
+the group "cost" into the documentation as well.
 """
 
 from __future__ import annotations
@@ -256,18 +257,20 @@ def chosen_groups() -> list[str]:
     return names or list(GROUPS)
 
 
-def by_row(cases: Iterable[Case], limit: int | None) -> dict[tuple[str, ...], list[Case]]:
-    """The cases of each row and attack, at most `limit` of each."""
+def by_row(cases: Iterable[Case], limit: int | None, attacks: Sequence[str]) -> dict[tuple[str, ...], list[Case]]:
+    """The cases of each row and attack, at most `limit` of each; of the named attacks only, if any are named."""
     rows: dict[tuple[str, ...], list[Case]] = {}
     for case in cases:
+        if attacks and case.method not in attacks:
+            continue
         rows.setdefault((*case.row, case.method), []).append(case)
     return {row: members[:limit] for row, members in rows.items()}
 
 
 def main() -> None:
-    seeds = os.environ.get("EXHUME_BENCH_SEEDS")
+    seeds, attacks = os.environ.get("EXHUME_BENCH_SEEDS"), os.environ.get("EXHUME_BENCH_ATTACKS", "")
     for group in chosen_groups():
-        rows = by_row(GROUPS[group](), int(seeds) if seeds else None)
+        rows = by_row(GROUPS[group](), int(seeds) if seeds else None, attacks.replace(",", " ").split())
         cases = [case for members in rows.values() for case in members]
         found = run(cases, store_path())
         print(f"\n### {group}: {(GROUPS[group].__doc__ or '').splitlines()[0]}\n", flush=True)

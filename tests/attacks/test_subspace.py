@@ -8,6 +8,7 @@ import torch
 
 import exhume
 from exhume import data
+from exhume.attacks import subspace
 from exhume.errors import InputError
 from exhume.networks import MLP, TwoLayer
 from exhume.results.stop import Stop
@@ -87,6 +88,21 @@ def test_paper_steps_are_retraced_with_smaller_steps(training):
     trained = train(TwoLayer(300, 100, 6, seed=2), training.inputs, training.labels, step_size=1e-4)
     found = exhume.reconstruct(target(trained, knowledge=Knowledge(label_alphabet="one-hot")), method="subspace")
     assert exhume.score(found, training.inputs).error < 0.01
+
+
+def test_the_search_begins_at_samples_unmixed_from_the_first_layer(training, public, monkeypatch):
+    class Begun(Exception):
+        pass
+
+    def begin(_problem, _count, _starts, rows):
+        raise Begun(rows)
+
+    monkeypatch.setattr(subspace, "DirectSearch", begin)
+    with pytest.raises(Begun) as begun:
+        exhume.reconstruct(public, method="subspace")
+    (rows,) = begun.value.args  # in coordinates of the subspace, in which norms of sqrt(300) are sqrt(6)
+    found, true = rows @ rows.T, training.inputs @ training.inputs.T * 6 / 300
+    assert found.flatten().sort().values.tolist() == pytest.approx(true.flatten().sort().values.tolist(), abs=1e-3)
 
 
 def test_unknown_initial_weights_are_asked_for(public):

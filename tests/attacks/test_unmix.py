@@ -184,6 +184,14 @@ def test_piecewise_linear_activations_without_zeros_are_declined(activation):
         attack(model, before)
 
 
+def test_a_relu_that_saturates_is_unmixed_like_any_other():
+    inputs, labels = pictures()
+    model = network(activation=nn.ReLU6)
+    result = attack(model, train(model, inputs, labels))
+    assert result.certificate.verdict == "exact"
+    assert max(errors(result, inputs)) < 1e-3
+
+
 def test_too_few_neurons_are_declined():
     inputs, labels = pictures()
     model = network(widths=(20,))

@@ -1,4 +1,4 @@
-"""Columns of a ReLU layer's displacement: mixtures are repaired, repeated ones are recognised."""
+"""Columns of a ReLU layer's displacement: mixtures are repaired, repeated ones are recognised, some are enough."""
 
 import math
 
@@ -8,19 +8,22 @@ from torch import nn
 
 from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.attacks._finish.column_ambiguity import spoiled_inputs
-from exhume.attacks._search.unmixing.mixture import Mixture
+from exhume.attacks._finish.unmixed import partial_inputs
+from exhume.attacks._search.unmixing.columns import explained_energy
+from exhume.attacks._search.unmixing.few_neurons import direct_readout
+from exhume.attacks._search.unmixing.mixture import Mixture, Weighting
 from exhume.attacks._search.unmixing.repair import repair
+from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork
 from exhume.target.dense_displacement import dense_displacement
 from exhume.target.network_weights import NetworkWeights
 
 DIM, NEURONS, SAMPLES = 30, 150, 6
 
 
-@pytest.fixture
-def problem():
-    """A mixture, and the true vectors (n, n) of its columns."""
+def trained(*above):
+    """A network of a ReLU layer and the layers above it, trained on six samples, and these samples."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(DIM, NEURONS), nn.ReLU(), nn.Linear(NEURONS, 4))
+    model = nn.Sequential(nn.Linear(DIM, NEURONS), nn.ReLU(), *above)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     inputs, labels = torch.randn(SAMPLES, DIM), torch.arange(SAMPLES) % 4
     optimiser = torch.optim.SGD(model.parameters(), 0.05)
@@ -28,7 +31,16 @@ def problem():
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(inputs), labels).backward()
         optimiser.step()
-    moved = dense_displacement(NetworkWeights(model.eval(), "2", tuple(before), before), (DIM,))
+    head = str(len(model) - 1)
+    return NetworkWeights(model.eval(), head, tuple(before), before), inputs
+
+
+@pytest.fixture
+def problem():
+    """A mixture, and the true vectors (n, n) of its columns."""
+    torch.manual_seed(1)
+    network, inputs = trained(nn.Linear(NEURONS, 4))
+    moved = dense_displacement(network, (DIM,))
     rows = torch.cat([inputs, torch.ones(SAMPLES, 1)], 1).double() @ moved.spectrum.right.T
     vectors = (moved.spectrum.sizes[:, None] * torch.linalg.inv(rows)).T
     return Mixture(moved, UnmixTuning()), nn.functional.normalize(vectors, dim=1)
@@ -75,3 +87,45 @@ def test_a_column_that_one_zero_alone_determines_is_open(problem):
     mixture.basis = basis * math.sqrt(mixture.num_neurons)
     coordinates = nn.functional.normalize(columns @ basis, dim=1)
     assert float(spoiled_inputs(mixture, coordinates)[1, 0]) > 0.1
+
+
+def test_if_one_column_is_missing_its_input_is_exact_and_the_others_are_near(problem):
+    mixture, vectors = problem
+    truth = mixture.inputs_of(vectors)
+    found = nn.functional.normalize(partial_inputs(mixture, vectors[:-1]), dim=1)
+    cosines = (found * nn.functional.normalize(truth, dim=1)).sum(1)
+    assert float(cosines[-1].abs()) == pytest.approx(1.0, abs=1e-8)
+    assert float(cosines[:-1].min()) > 0.99
+
+
+def test_outputs_that_read_the_layer_directly_show_their_weights():
+    network, _ = trained(nn.Linear(NEURONS, 4))
+    moved = dense_displacement(network, (DIM,))
+    found = direct_readout(ReadNetwork(network, moved, (DIM,)))
+    middle = 0.5 * (network.initial["2.weight"] + network.module[2].weight.detach()).double()
+    middle = middle - middle.mean(0)  # the errors of cross-entropy sum to zero
+    assert found is not None
+    assert found.shape == (3, NEURONS)
+    assert torch.allclose(found.T @ found, middle.T @ middle, atol=1e-9)
+
+
+def test_behind_further_neurons_outputs_show_no_weights():
+    network, _ = trained(nn.Linear(NEURONS, 20), nn.ReLU(), nn.Linear(20, 4))
+    moved = dense_displacement(network, (DIM,))
+    assert direct_readout(ReadNetwork(network, moved, (DIM,))) is None
+
+
+def test_energy_is_the_least_squares_misfit_of_the_weights_of_active_neurons(problem):
+    mixture, vectors = problem
+    generator = torch.Generator().manual_seed(0)
+    mixture.readout = torch.randn((2, mixture.num_neurons), generator=generator, dtype=torch.float64)
+    inputs, weight = mixture.inputs_of(vectors), torch.full((SAMPLES, 1), 0.3).double()
+    inactive = torch.rand((SAMPLES, mixture.num_neurons), generator=generator)
+    energy = explained_energy(mixture, inputs, inactive, Weighting(*[weight] * 4, readout=weight)).double()
+    for form, vector, given, shares in zip(energy, vectors, inputs, inactive.double() + 0.3, strict=True):
+        active = 0.5 * sum((each > 0).double() for each in mixture.activations(given[None]))[0]
+        column, rows = mixture.basis @ vector, (mixture.readout * active).T
+        root = shares.sqrt()[:, None]
+        fit = torch.linalg.lstsq(root * rows, root[:, 0] * column).solution
+        misfit = (shares * (column - rows @ fit).square()).sum()
+        assert float(vector @ form @ vector) == pytest.approx(float(misfit), rel=5e-3)

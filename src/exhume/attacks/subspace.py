@@ -12,8 +12,11 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.both_ends import correct_drift, initial_weights, solve_with_both_ends, with_both_ends
 from exhume.attacks._finish.finish import finish
+from exhume.attacks._finish.unmixed import estimated_samples
 from exhume.attacks._search.direct import DirectSearch
 from exhume.attacks._search.noise_floor import is_noise_floor
+from exhume.attacks._search.unmixing.few_neurons import mixture_of
+from exhume.attacks._search.unmixing.search import UnmixSearch
 from exhume.attacks._search.working_equation import working_equation
 from exhume.attacks.exact import Exact
 from exhume.errors import InputError
@@ -21,6 +24,7 @@ from exhume.results.stop import Stop
 from exhume.solvers import levenberg_marquardt
 from exhume.target import data_subspace as subspaces
 from exhume.target.data_subspace import DataSubspace
+from exhume.target.dense_displacement import dense_displacement
 from exhume.target.target import Target
 
 
@@ -109,7 +113,8 @@ class Subspace(Exact):
         """
         assert ends.num_samples is not None
         if ends.target.num_outputs > 1:
-            found = session.run_stage(DirectSearch(ends, ends.num_samples, self._starts(ends, session)))
+            rows = _unmixed_rows(problem, space, ends.num_samples, session)
+            found = session.run_stage(DirectSearch(ends, ends.num_samples, self._starts(ends, session), rows))
         else:
             first = super().run(within, session)
             if not first.stop.trusted or len(first.samples) != ends.num_samples:
@@ -131,6 +136,25 @@ class Subspace(Exact):
                 "knowledge (--know subspace=FILE)"
             )
         return subspaces.from_first_layer(model, target.input_shape, generator)
+
+
+def _unmixed_rows(problem: Problem, space: DataSubspace, count: int, session: Session) -> torch.Tensor | None:
+    """Rows to start from (n, r): estimates from the zeros of a ReLU layer's displacement; None if it shows none."""
+    model = problem.target.known_model
+    assert model is not None
+    try:
+        moved = dense_displacement(model, problem.target.input_shape, count)
+    except InputError:
+        return None
+    if not moved.relu or moved.spectrum.rank != count:
+        return None
+    mixture = mixture_of(problem, moved)
+    if mixture.num_neurons <= count:
+        return None
+    found = session.run_stage(UnmixSearch(problem, mixture, mixture.tuning.starts_of_others))
+    if not len(found.rows):
+        return None
+    return space.lower(estimated_samples(problem, moved, mixture, found).to(problem.features.dtype))
 
 
 def _polished(problem: Problem, samples: torch.Tensor, session: Session) -> Proposal:

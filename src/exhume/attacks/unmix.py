@@ -12,8 +12,8 @@ from exhume.attacks._base.problem import EquationCount, Problem, Proposal
 from exhume.attacks._base.session import Session
 from exhume.attacks._finish.smooth_columns import finish_smooth
 from exhume.attacks._finish.unmixed import finish_columns
-from exhume.attacks._search.unmixing.mixture import Mixture
-from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, direct_readout, is_curved
+from exhume.attacks._search.unmixing.few_neurons import mixture_of
+from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, is_curved
 from exhume.attacks._search.unmixing.search import UnmixSearch
 from exhume.attacks._search.unmixing.smooth_columns import SmoothSearch
 from exhume.errors import InputError
@@ -91,7 +91,7 @@ class Unmix(Attack):
         moved = dense_displacement(model, problem.target.input_shape, problem.num_samples)
         search: UnmixSearch | SmoothSearch
         if moved.relu:
-            mixture = _mixture(problem, model, moved)
+            mixture = mixture_of(problem, moved)
             if mixture.num_neurons < _FEWEST_NEURONS * mixture.rank:
                 raise InputError(
                     f"{mixture.num_neurons} neurons are too few to separate {mixture.rank} samples by their zeros; it "
@@ -113,14 +113,6 @@ _NO_NETWORK = (
     "unmix reads the first layer of a network, and this target has none, or its initial weights are not known; give "
     "the state dict of the untrained network as initial_head"
 )
-
-
-def _mixture(problem: Problem, model: NetworkWeights, moved: DenseDisplacement) -> Mixture:
-    """The displacement in coordinates, with what the outputs say of it where there are few neurons a sample."""
-    tuning, rank = problem.tuning.unmix, moved.spectrum.rank
-    if len(moved.before) > tuning.enough * rank:
-        return Mixture(moved, tuning)
-    return Mixture(moved, tuning, direct_readout(ReadNetwork(model, moved, problem.target.input_shape)))
 
 
 def _smooth_network(model: NetworkWeights, moved: DenseDisplacement, input_shape: tuple[int, ...]) -> ReadNetwork:

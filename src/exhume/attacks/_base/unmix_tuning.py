@@ -41,6 +41,7 @@ class UnmixTuning:
         refits: rounds that compute all columns again from their inputs.
         stalled: batches without a new column after which a found one, perhaps wrong, is dropped.
         starts, starts_per_sample: at most.
+        starts_of_others: at most where another attack only wants estimates to begin from.
         distinct: part of a vector outside the span of others for which it counts as independent.
         bars: safety factor of the error bars.
         perturbations: repeated computations with noise for the error bars.
@@ -75,6 +76,7 @@ class UnmixTuning:
     stalled: int = tuned(40, "batches", **COLUMNS)
     starts: int = tuned(2000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
+    starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")
     distinct: float = tuned(1e-3, "relative norm", **COLUMNS, rare="nearly equal columns")
     bars: float = tuned(3.0, "x spread", **COLUMNS)
     perturbations: int = tuned(4, "computations", **COLUMNS)

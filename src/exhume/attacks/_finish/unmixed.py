@@ -48,9 +48,7 @@ class _Samples:
 
 def finish_columns(problem: Problem, moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> Proposal:
     """Samples and certificate from the columns that were found; approximate directions if some are missing."""
-    complete = found.stop is Stop.CONVERGED
-    inputs = mixture.inputs_of(found.rows) if complete else _partial_inputs(mixture, found.rows)
-    placed = _to_samples(problem, moved, inputs, complete)
+    complete, placed = found.stop is Stop.CONVERGED, _to_samples(problem, moved, mixture, found)
     dtype = problem.features.dtype
     labelled = norms_and_labels(
         placed.samples.to(dtype),
@@ -78,7 +76,7 @@ def finish_columns(problem: Problem, moved: DenseDisplacement, mixture: Mixture,
     )
 
 
-def _partial_inputs(mixture: Mixture, vectors: Tensor) -> Tensor:
+def partial_inputs(mixture: Mixture, vectors: Tensor) -> Tensor:
     """Estimated inputs (n, n) where only m of n columns (m, n) are known; below them a basis of what is missing.
 
     The input of a found column is orthogonal to S^-1 v for the vectors v of the other found columns. That leaves
@@ -91,8 +89,15 @@ def _partial_inputs(mixture: Mixture, vectors: Tensor) -> Tensor:
     return torch.cat([*fitted, mixture.open_inputs(vectors).T])
 
 
-def _to_samples(problem: Problem, moved: DenseDisplacement, inputs: Tensor, complete: bool) -> _Samples:
-    """Inputs in coordinates as samples: scaled by the bias, and freed from the normalisation before the layer."""
+def estimated_samples(problem: Problem, moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> Tensor:
+    """Samples (n, d) from all columns or some: where a search for samples may begin."""
+    return _to_samples(problem, moved, mixture, found).samples
+
+
+def _to_samples(problem: Problem, moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> _Samples:
+    """Samples from columns: scaled by the bias, and freed from the normalisation before the layer."""
+    complete = found.stop is Stop.CONVERGED
+    inputs = mixture.inputs_of(found.rows) if complete else partial_inputs(mixture, found.rows)
     rows = inputs @ moved.spectrum.right
     agree = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     first = moved.first

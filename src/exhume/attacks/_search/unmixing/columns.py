@@ -118,7 +118,7 @@ def _alternate(
         softness = mixture.tuning.softness * (1 - step / max(steps - 1, 1))
         weights = mixture.inactivity(inputs, weighting, softness).float()
         iterations = _FIRST_ITERATIONS if step < _FIRST_STEPS else _ITERATIONS
-        energy = _energy(mixture, inputs, weights, weighting)
+        energy = explained_energy(mixture, inputs, weights, weighting)
         vectors = _smallest(energy, vectors.float(), iterations, _RIDGE)
         sizes = (vectors @ basis.T).abs()
         active = torch.tanh(_STEEPNESS * (sizes / sizes.mean(1, keepdim=True) - level.float()))
@@ -126,7 +126,7 @@ def _alternate(
     return vectors.to(mixture.basis), inputs
 
 
-def _energy(mixture: Mixture, inputs: Tensor, weights: Tensor, weighting: Weighting) -> Tensor:
+def explained_energy(mixture: Mixture, inputs: Tensor, weights: Tensor, weighting: Weighting) -> Tensor:
     """Quadratic forms (m, n, n) of columns in float32: weighted squares of what an input does not explain of a column.
 
     On inactive neurons that is the whole column. Where the outputs read the layer directly, a column is on active
@@ -136,7 +136,8 @@ def _energy(mixture: Mixture, inputs: Tensor, weights: Tensor, weighting: Weight
     if mixture.readout is None or weighting.readout is None:
         return weighted_gram(basis, weights)
     weights = weights + weighting.readout.float()
-    active = sum((each > 0).float() for each in mixture.activations(inputs)) / 2
+    before, after = (each > 0 for each in mixture.activations(inputs))
+    active = 0.5 * (before.float() + after.float())
     explaining = mixture.readout.float() * active[:, None, :]  # (m, q, h)
     weighted = explaining * weights[:, None, :]
     normal = weighted @ explaining.transpose(1, 2)

@@ -98,7 +98,7 @@ class Weighting:
         low, high = (math.log(each) for each in tuning.readout)
         uniform = torch.rand(self.exponent.shape, generator=generator).to(self.exponent)
         drawn = torch.exp(low + (high - low) * (2 * uniform - 1))
-        return replace(self, readout=torch.where(uniform < 0.5, 0.0, drawn))  # type: ignore[arg-type]
+        return replace(self, readout=torch.where(uniform < 0.5, 0.0, drawn))
 
 
 class Mixture:

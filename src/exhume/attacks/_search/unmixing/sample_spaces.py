@@ -172,24 +172,6 @@ class Nodes:
         return Spaces(vectors / scale, tuple(points), tuple(graphs), scale)
 
 
-def direct_readout(network: ReadNetwork) -> Tensor | None:
-    """Weights (k', h) by which the outputs read the neurons of the first layer, halfway through training.
-
-    None if other neurons lie between, so that what is sent back to the layer depends on the input.
-    """
-    generator, width = torch.Generator().manual_seed(0), len(network.moved.before)
-    drawn = torch.rand((2, width), generator=generator, dtype=torch.float64).to(network.moved.before)
-    (weights,) = network.straight([0.5])
-    with torch.enable_grad():
-        point = (drawn + 0.1).requires_grad_()  # every neuron active
-        outputs = network.above(weights, point)
-        rows = [
-            torch.autograd.grad(outputs[:, at].sum(), point, retain_graph=True)[0] for at in range(outputs.shape[1])
-        ]
-    first, second = torch.stack(rows, 1)
-    return first if torch.allclose(first, second, rtol=1e-9, atol=0.0) else None
-
-
 def is_curved(network: ReadNetwork) -> bool:
     """Whether what an input sends back to the first layer changes with it, other than in jumps."""
     generator = torch.Generator().manual_seed(0)

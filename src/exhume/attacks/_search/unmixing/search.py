@@ -46,14 +46,15 @@ class UnmixSearch(Search[UnmixState]):
     Args:
         problem: that the mixture belongs to.
         mixture: the displacement of the first layer.
+        max_starts: by default as many as the tuning says.
     """
 
     state_type = UnmixState
 
-    def __init__(self, problem: Problem, mixture: Mixture) -> None:
+    def __init__(self, problem: Problem, mixture: Mixture, max_starts: int | None = None) -> None:
         self.problem, self.mixture, self.count = problem, mixture, mixture.rank
         self._tuning = mixture.tuning
-        self._most = self._tuning.starts + self._tuning.starts_per_sample * self.count
+        self._most = max_starts or self._tuning.starts + self._tuning.starts_per_sample * self.count
 
     def begin(self, generator: torch.Generator) -> UnmixState:
         """No column yet."""
