@@ -36,6 +36,7 @@ SUBJECTS = {
         "Descent",
         "Subspace",
         "Unmix",
+        "Layers",
         "Greedy",
         "KKT",
         "NTK",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from exhume.activations import Activation
-    from exhume.attacks import KKT, NTK, Descent, Exact, Greedy, Subspace, Unmix, reconstruct
+    from exhume.attacks import KKT, NTK, Descent, Exact, Greedy, Layers, Subspace, Unmix, reconstruct
     from exhume.auditing import Audit, audit, find_checkpoint
     from exhume.errors import DataError, ExhumeError, FileError, InputError
     from exhume.features import FeatureMap
@@ -40,6 +40,7 @@ _HOME = {
     "InitialWeights": "target.initial_weights",
     "InputError": "errors",
     "Knowledge": "target.knowledge",
+    "Layers": "attacks",
     "RandomFeatures": "victims",
     "Reconstruction": "results.reconstruction",
     "Score": "scoring",
@@ -89,6 +90,7 @@ __all__ = [
     "InitialWeights",
     "InputError",
     "Knowledge",
+    "Layers",
     "RandomFeatures",
     "Reconstruction",
     "Score",

@@ -20,6 +20,7 @@ from exhume.attacks.descent import Descent
 from exhume.attacks.exact import Exact
 from exhume.attacks.greedy import Greedy
 from exhume.attacks.kkt import KKT
+from exhume.attacks.layers import Layers
 from exhume.attacks.ntk import NTK
 from exhume.attacks.subspace import Subspace
 from exhume.attacks.unmix import Unmix
@@ -30,7 +31,7 @@ from exhume.support.validation_errors import invalid
 from exhume.target.target import Target
 
 ATTACKS: dict[str, type[Attack]] = {
-    attack.name: attack for attack in (Exact, Unmix, Greedy, Descent, Subspace, KKT, NTK)
+    attack.name: attack for attack in (Exact, Unmix, Layers, Greedy, Descent, Subspace, KKT, NTK)
 }
 AUTO = "auto"  # the attacks that fit a target, until one is good enough
 DEFAULT = AUTO
@@ -168,6 +169,7 @@ __all__ = [
     "Descent",
     "Exact",
     "Greedy",
+    "Layers",
     "Pace",
     "Problem",
     "Progress",

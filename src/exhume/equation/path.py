@@ -158,6 +158,10 @@ class PathEquation:
         left_out = torch.cat([unit.flatten() for unit in units]).to(self.displacement.device) % parts == part
         return PathEquation(self.network, self.nodes, count=self._count, memory_budget=self._budget, left_out=left_out)
 
+    def total_coefficients(self, point: PathPoint) -> torch.Tensor:
+        """For every sample its coefficients summed over the nodes, in the outputs: (n, k)."""
+        return point.coefficients.reshape(point.num_samples, -1, len(self._readout)).sum(1) @ self._readout
+
     def jacobian(self, point: PathPoint, directions: torch.Tensor) -> torch.Tensor:
         """Change of the explained part along directions (n, d), coefficients fixed: (e,)."""
         self._count(2 * len(point.rows) * len(self.nodes.weights))

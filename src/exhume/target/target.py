@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,37 @@ class Target:
             trained_head=move.trained[:, kept],
             model=replace(model, module=body.module),  # a copy
         )
+
+    @classmethod
+    def network(
+        cls,
+        module: nn.Module,
+        *,
+        initial: Mapping[str, torch.Tensor],
+        input_shape: tuple[int, ...],
+        knowledge: Knowledge | None = None,
+        memory_budget: int | str = "4GB",
+    ) -> Target:
+        """The target of a whole network, all of whose layers are read.
+
+        Args:
+            module: trained, in eval mode. Its last linear layer or 1 x 1 convolution is the head, however few features
+                it has.
+            initial: the state dict before training; it must hold every parameter that was trained.
+            input_shape: shape of one input.
+            knowledge: what else the attacker is assumed to know.
+            memory_budget: for activations.
+        """
+        if not isinstance(initial, Mapping):
+            raise InputError(f"initial is a {type(initial).__name__}; valid: the state dict of the untrained module")
+        trained = trained_names(module) if isinstance(module, nn.Module) else ()
+        missing = [name for name in trained if name not in initial]
+        if missing:
+            raise InputError(
+                f"the initial state dict has no {', '.join(missing)}; it has: {', '.join(sorted(initial)) or 'nothing'}"
+            )
+        options = {"input_shape": input_shape, "knowledge": knowledge, "memory_budget": memory_budget}
+        return cls.last_layer(module, initial_head=initial, **options)  # type: ignore[arg-type]
 
     @property
     def known_model(self) -> NetworkWeights | None:

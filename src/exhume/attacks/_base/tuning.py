@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from exhume.attacks._base.count_tuning import CountTuning, LastSampleTuning, ScheduleTuning
 from exhume.attacks._base.greedy_tuning import GreedyTuning
+from exhume.attacks._base.layers_tuning import LayersTuning
 from exhume.attacks._base.output_tuning import FeatureTuning, IndependentTuning
 from exhume.attacks._base.search_tuning import (
     BasisTuning,
@@ -166,6 +167,7 @@ class Tuning:
     features: FeatureTuning = FeatureTuning()
     independent: IndependentTuning = IndependentTuning()
     greedy: GreedyTuning = GreedyTuning()
+    layers: LayersTuning = LayersTuning()
 
 
 DEFAULT_TUNING = Tuning()

@@ -1,0 +1,51 @@
+"""Tuned numbers of the attack on all layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exhume.solvers import CGOptions, StoppingRule
+from exhume.support.tuning import tuned
+
+CONV = {
+    "problem": "conv nets 32-32 at 8 x 8 with ReLU on ten digits and ten CIFAR-10 images, SGD with and without batches",
+    "suite": "layers",
+}
+
+
+@dataclass(frozen=True)
+class LayersTuning:
+    """The search for all samples of a network by the path equation.
+
+    Attributes:
+        wide: rows that a start has, over the samples sought.
+        ends: nodes on the straight line, as shares of it.
+        nodes, last_nodes: nodes on simulated paths, and on those of the last fit.
+        start, settle, prune: when the solves end: from noise, of n rows on a path, and after each row that is dropped.
+        start_solves: solves in a row from noise.
+        cg, least_damping: of all solves.
+        largest: norm of a row at most, over the usual one.
+        settled: share of the miss that a simulated path leaves at most if another follows.
+        paths: simulated paths in a row at most.
+        dropped, added: rows that a round drops and adds, over the samples sought.
+        gained: share of the loss that a round leaves at most if its rows are kept.
+        agree: relative distance up to which rows of two starts are the same sample.
+    """
+
+    wide: float = tuned(1.6, "x samples", **CONV)
+    ends: tuple[float, ...] = (0.0, 1.0)
+    nodes: int = tuned(5, "nodes", **CONV)
+    last_nodes: int = tuned(9, "nodes", **CONV)
+    start: StoppingRule = tuned(StoppingRule(5, 1e-6), "steps", **CONV)
+    start_solves: int = tuned(3, "solves", **CONV)
+    settle: StoppingRule = tuned(StoppingRule(5, 1e-6, window=3, max_left=0.98), "steps and loss", **CONV)
+    prune: StoppingRule = tuned(StoppingRule(2, 1e-6), "steps", **CONV)
+    cg: CGOptions = tuned(CGOptions(15, 0.05), "steps and tolerance", **CONV)
+    least_damping: float = tuned(1e-5, "x diagonal", **CONV)
+    largest: float = tuned(2.0, "x norm", **CONV)
+    settled: float = tuned(0.9, "share", **CONV)
+    paths: int = tuned(5, "paths", **CONV)
+    dropped: float = tuned(0.3, "x samples", **CONV)
+    added: float = tuned(0.6, "x samples", **CONV)
+    gained: float = tuned(0.96, "share", **CONV)
+    agree: float = tuned(0.2, "relative distance", **CONV)

@@ -1,0 +1,91 @@
+"""Samples found by the path equation: what they explain, how far they may be off, and the certificate."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from exhume.attacks._base.problem import EquationCount, Problem, Proposal
+from exhume.attacks._search.layers import LayersFound, LayersSearch
+from exhume.equation.path import PathEquation, PathPoint
+from exhume.results.certificate import APPROXIMATE, FAILED, RECOVERED_BELOW, Certificate
+from exhume.results.error_bars import Limits, NormalOperator, leave_out_errors, predict_errors
+from exhume.results.stop import Stop
+
+_TOO_FEW = "Fewer equations than unknowns: many different data sets explain these weights."
+
+
+def finish_layers(
+    problem: Problem, search: LayersSearch, found: LayersFound, counted: EquationCount, limits: Limits
+) -> Proposal:
+    """The samples with their certificate, by the equation on the path that is simulated with them."""
+    confirmed = search.confirmations(found.rows, found.found) > 1
+    # A path that is simulated with rows of an unfinished start shows nothing.
+    equation, miss = search.curved(found.rows, problem.tuning.layers.nodes) if len(found.found) else search.straight
+    point = equation.at(found.rows)
+    bars = _bars(search, equation, point, confirmed, counted, limits)
+    outputs = search.network.outputs(search.network.after, found.rows).detach()
+    labels = outputs.sign()[:, 0] if outputs.shape[1] == 1 else outputs.argmax(1).to(found.rows)
+    read = ", ".join(equation.nodes.names)
+    return Proposal(
+        samples=found.rows,
+        stop=found.stop,
+        signs_determined=True,
+        norms_determined=problem.norms_open or problem.target.knowledge.norm is not None,
+        labels=labels,
+        coefficients=equation.total_coefficients(point),
+        certificate=_certificate(found.stop, equation, point, bars, counted),
+        evidence={
+            "parameters": list(equation.nodes.names),
+            "miss": miss,
+            "starts": found.starts,
+            "confirmed": int(confirmed.sum()),
+        },
+        notes={
+            "equation": f"Equation: {equation.num_equations} numbers of {read}, on a path of training that was "
+            f"simulated with the samples; its end misses the trained weights by {miss:.2g} of their displacement.",
+            "starts": f"Starts: {found.starts}; {int(confirmed.sum())} of {len(found.rows)} samples were found by at "
+            "least two of them independently. Only these have an error bar.",
+        },
+    )
+
+
+def _bars(
+    search: LayersSearch,
+    equation: PathEquation,
+    point: PathPoint,
+    confirmed: torch.Tensor,
+    counted: EquationCount,
+    limits: Limits,
+) -> list[float]:
+    """For every sample the larger of what noise and the disagreement of layers' units show; a guess if unconfirmed.
+
+    A sample whose contribution does not exceed the residual could be any other: it has no error bar either.
+    """
+    if not counted.determined or not bool(confirmed.any()):
+        return [limits.guess] * len(point.rows)
+    operator = NormalOperator(equation, point, search.norms, limits)
+    noise = predict_errors(operator, counted.equations - counted.unknowns, 0)
+    parts = leave_out_errors(equation, point, search.norms, limits)
+    seen = confirmed & (equation.contributions(point) > point.loss).to(confirmed.device)
+    bars = [max(each) for each in zip(noise, parts, strict=True)]
+    return [bar if kept else limits.guess for bar, kept in zip(bars, seen.tolist(), strict=True)]
+
+
+def _certificate(
+    stop: Stop, equation: PathEquation, point: PathPoint, bars: list[float], counted: EquationCount
+) -> Certificate:
+    """Approximate if starts agree on samples whose error bars are small: the path always leaves a residual."""
+    residual, floor = math.sqrt(point.loss), torch.finfo(equation.dtype).eps * equation.cancellation(point)
+    base = (*counted, residual, floor, None)
+    if not counted.determined:
+        return Certificate(*base, (), FAILED, _TOO_FEW)
+    if not stop.trusted:
+        return Certificate(*base, (), FAILED, stop.sentence)
+    good = sum(bar < RECOVERED_BELOW for bar in bars)
+    if not good:
+        reason = "No sample was found by two independent starts with a small error bar."
+        return Certificate(*base, tuple(bars), FAILED, reason)
+    reason = f"{good} of {len(bars)} samples, found by independent starts, have an error bar below {RECOVERED_BELOW}."
+    return Certificate(*base, tuple(bars), APPROXIMATE, reason)

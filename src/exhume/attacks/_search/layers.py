@@ -1,0 +1,281 @@
+"""The search for the training samples of a whole network, from noise, by the path equation.
+
+One start: more rows than samples on the straight line between the initial and the trained weights; rows of least
+contribution dropped; then nodes on the path that training on the estimate takes, simulated anew after every fit. Rounds
+replace the rows of least contribution by noise until that no longer helps. Independent starts are compared; where they
+differ, their rows are solved together and the n that contribute most are kept.
+Everything is chosen by the residual and by the miss: how far the end of the simulated training lies from the trained
+weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from exhume.attacks._base.problem import Problem
+from exhume.attacks._base.session import Session
+from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
+from exhume.attacks._search.training_path import curved_nodes
+from exhume.equation.norms import FixedNorm, FreeNorm, Norms
+from exhume.equation.path import Nodes, PathEquation, PathPoint
+from exhume.equation.trained_network import TrainedNetwork, Weights
+from exhume.results.stop import Stop
+from exhume.solvers import Damping, LMState, StoppingRule, levenberg_marquardt
+
+WIDE, PRUNE, SETTLE, ROUND, COMPARE, POLISH, DONE = "wide", "prune", "settle", "round", "compare", "polish", "done"
+
+
+@dataclass(frozen=True)
+class LayersState:
+    """Where the search stands.
+
+    Attributes:
+        phase: what is done next.
+        rows: (m, d), the current candidates.
+        path_rows: (n, d) that the path was simulated with; none for the straight line.
+        loss, loss_before: of the current rows, and of those before the round.
+        miss: of the path's end from the trained weights, over the displacement.
+        tries: solves of this kind in a row.
+        damping: of the next solve from noise.
+        before_round: (n, d), the rows that a round must improve on; none if no round is under way.
+        starts: independent starts made; the current one included.
+        found: (s n, d), what independent starts ended with.
+        best, best_miss: (n, d), the rows that miss least of all.
+        steps: of any phase so far.
+        crossing: whether the current rows are those of two starts together.
+        equation: at the nodes of the current path.
+    """
+
+    phase: str
+    rows: torch.Tensor
+    path_rows: torch.Tensor
+    found: torch.Tensor
+    best: torch.Tensor
+    loss: float = 1.0
+    miss: float = math.inf
+    tries: int = 0
+    damping: float = Damping.start
+    before_round: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+    loss_before: float = math.inf
+    starts: int = 1
+    best_miss: float = math.inf
+    steps: int = 0
+    crossing: bool = False
+    equation: PathEquation | None = field(default=None, metadata=NOT_SAVED)
+
+
+@dataclass(frozen=True)
+class LayersFound(SearchResult):
+    """What the search found: also what independent starts ended with (s n, d), and the miss of the best rows."""
+
+    found: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+    miss: float = math.inf
+
+
+class LayersSearch(Search[LayersState]):
+    """Looks for n samples whose gradients along the path of training add up to the displacement.
+
+    Args:
+        problem: what is solved.
+        network: the model at both ends of training.
+        nodes: the parameters that are read, and known samples; its weights are replaced by nodes of paths.
+        max_starts: independent starts at most.
+    """
+
+    state_type = LayersState
+
+    def __init__(self, problem: Problem, network: TrainedNetwork, nodes: Nodes, max_starts: int) -> None:
+        assert problem.num_samples is not None
+        self.problem, self.network, self.count = problem, network, problem.num_samples
+        self._nodes, self._tuning, self._max_starts = nodes, problem.tuning.layers, max_starts
+
+    @property
+    def norms(self) -> Norms:
+        """Free, and bounded: a row of little contribution may leave for infinity."""
+        sphere = self.problem.sphere
+        if not self.problem.norms_open:
+            return FixedNorm(sphere.radius)
+        return FreeNorm(sphere.radius, high=self._tuning.largest)
+
+    def begin(self, generator: torch.Generator) -> LayersState:
+        """Noise, and the straight line."""
+        none = torch.zeros((0, self.problem.features.input_dim)).to(self._like)
+        return self.restore(LayersState(WIDE, self._noise(self._tuning.wide, generator), none, none, none))
+
+    def restore(self, state: LayersState) -> LayersState:
+        """The nodes are computed again."""
+        count = self._tuning.last_nodes if state.phase in (POLISH, DONE) else self._tuning.nodes
+        equation = self.curved(state.path_rows, count)[0] if len(state.path_rows) else self.straight[0]
+        return replace(state, equation=equation)
+
+    def where(self, state: LayersState) -> Where:
+        """The loss is that of the current rows."""
+        return Where(state.steps, 20 * self._max_starts, state.loss)
+
+    def finished(self, state: LayersState) -> Stop | None:
+        """When starts agree, or none is left."""
+        if state.phase != DONE:
+            return None
+        return Stop.REPRODUCED if bool((self.confirmations(state.best, state.found) > 1).any()) else Stop.STARTS_SPENT
+
+    def advance(self, state: LayersState, session: Session) -> LayersState:
+        """One phase."""
+        act = {
+            WIDE: self._from_noise,
+            PRUNE: self._prune,
+            SETTLE: self._settle,
+            ROUND: self._round,
+            COMPARE: self._compare,
+            POLISH: self._polish,
+        }[state.phase]
+        return replace(act(state, session), steps=state.steps + 1)
+
+    def give_up(self, state: LayersState, stop: Stop, session: Session) -> SearchResult:
+        """The rows that miss least, or those that contribute most of what there is."""
+        rows = state.best if len(state.best) else state.rows
+        if len(rows) > self.count:
+            assert state.equation is not None
+            contributions = state.equation.contributions(state.equation.at(rows))
+            rows = rows[contributions.argsort(descending=True)[: self.count]]
+        numbers = (rows, len(rows), stop, self.problem, state.starts, state.steps)
+        return LayersFound(*numbers, found=state.found, miss=state.best_miss)
+
+    def curved(self, rows: torch.Tensor, count: int) -> tuple[PathEquation, float]:
+        """The equation at nodes of the path of training on the rows, and how far that path misses its end."""
+        known = self._nodes.known
+        samples = rows if known is None else torch.cat([rows, known.to(rows)])
+        weights, miss = curved_nodes(self.network, samples, count, self.problem.tuning.smooth)
+        self.problem.features.count(2 * len(samples) * self.problem.tuning.smooth.simulated)
+        return self._at([{name: each.to(self._like) for name, each in node.items()} for node in weights]), miss
+
+    def confirmations(self, rows: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+        """For every row how many independent starts ended with it, (n,)."""
+        if not len(found):
+            return torch.zeros(len(rows), dtype=torch.int64)
+        starts = found.reshape(-1, self.count, rows.shape[1])
+        apart = torch.stack([torch.cdist(rows, each) for each in starts]) / rows.norm(dim=1, keepdim=True)
+        return (apart.amin(2) < self._tuning.agree).sum(0)
+
+    @property
+    def _like(self) -> torch.Tensor:
+        return next(iter(self.network.after.values()))
+
+    @property
+    def straight(self) -> tuple[PathEquation, float]:
+        """The equation at nodes on the straight line, whose end is that of training."""
+        return self._at(self.network.straight(self._tuning.ends)), 0.0
+
+    def _at(self, weights: Sequence[Weights]) -> PathEquation:
+        nodes = replace(self._nodes, weights=tuple(weights))
+        return PathEquation(self.network, nodes, count=self.problem.features.count)
+
+    def _noise(self, share: float, generator: torch.Generator) -> torch.Tensor:
+        """Gaussian rows of the usual norm, so many for each sample."""
+        count, dim = math.ceil(share * self.count), self.problem.features.input_dim
+        drawn = torch.randn((count, dim), generator=generator).to(self._like)
+        return self.norms.retract(drawn * (self.norms.radius / math.sqrt(dim)))
+
+    def _solve(
+        self, state: LayersState, rows: torch.Tensor, rule: StoppingRule, session: Session, damping: float | None = None
+    ) -> LMState[PathPoint]:
+        assert state.equation is not None
+        return levenberg_marquardt(
+            state.equation,
+            rows,
+            self.norms,
+            rule,
+            cg=self._tuning.cg,
+            damping=Damping(damping or Damping.start, self._tuning.least_damping),
+            should_stop=lambda point: session.budget_spent() is not None,
+        )
+
+    def _contributions(self, state: LayersState) -> torch.Tensor:
+        assert state.equation is not None
+        return state.equation.contributions(state.equation.at(state.rows))
+
+    def _from_noise(self, state: LayersState, session: Session) -> LayersState:
+        """A few steps with more rows than samples."""
+        end = self._solve(state, state.rows, self._tuning.start, session, state.damping)
+        more = state.tries + 1 < self._tuning.start_solves
+        state = replace(state, rows=end.point.rows, loss=end.point.loss, damping=end.damping)
+        return replace(state, phase=WIDE if more else PRUNE, tries=state.tries + 1 if more else 0)
+
+    def _prune(self, state: LayersState, session: Session) -> LayersState:
+        """The row of least contribution dropped; a longer solve once there are n."""
+        rows = state.rows
+        if len(rows) > self.count:
+            least = int(self._contributions(state).argmin())
+            rows = torch.cat([rows[:least], rows[least + 1 :]])
+        last = len(rows) <= self.count
+        point = self._solve(state, rows, self._tuning.settle if last else self._tuning.prune, session).point
+        state = replace(state, rows=point.rows, loss=point.loss)
+        return self._after_pruning(state) if last else state
+
+    def _after_pruning(self, state: LayersState) -> LayersState:
+        """On to new paths; a round that has not gained is undone and ends the start."""
+        none = state.rows[:0]
+        if len(state.before_round) and state.loss > self._tuning.gained * state.loss_before:
+            return replace(state, rows=state.before_round, loss=state.loss_before, before_round=none, phase=COMPARE)
+        return replace(state, phase=SETTLE, tries=0, miss=math.inf, before_round=none)
+
+    def _settle(self, state: LayersState, session: Session) -> LayersState:
+        """A new path and a fit on it, until the path's end comes no nearer."""
+        tuning, begun = self._tuning, state.miss
+        then = COMPARE if state.crossing or len(state.found) else ROUND
+        equation, miss = self.curved(state.rows, tuning.nodes)
+        if miss > begun:  # the path before was better and is kept
+            return replace(state, phase=then)
+        state = replace(state, path_rows=state.rows, equation=equation, miss=miss)
+        point = self._solve(state, state.rows, tuning.settle, session).point
+        more = miss < tuning.settled * begun and state.tries + 1 < tuning.paths
+        state = replace(state, rows=point.rows, loss=point.loss)
+        return replace(state, phase=SETTLE if more else then, tries=state.tries + 1)
+
+    def _round(self, state: LayersState, session: Session) -> LayersState:
+        """Replaces the rows of least contribution by twice as many of noise."""
+        tuning = self._tuning
+        kept = self._contributions(state).argsort()[math.floor(tuning.dropped * self.count) :]
+        rows = torch.cat([state.rows[kept], self._noise(tuning.added, session.generator)])
+        state = replace(state, before_round=state.rows, loss_before=state.loss, rows=rows)
+        return replace(state, phase=WIDE, tries=0, damping=Damping.start)
+
+    def _compare(self, state: LayersState, session: Session) -> LayersState:
+        """A start or a crossing has ended: compare it with the others, then cross, begin another start, or polish."""
+        before, tuning = state.best, self._tuning
+        if not state.crossing:
+            state = replace(state, found=torch.cat([state.found, state.rows]))
+        if state.miss < state.best_miss:
+            state = replace(state, best=state.rows, best_miss=state.miss)
+        agreed = bool((self.confirmations(state.best, state.found) > 1).all())
+        spent = state.starts >= self._max_starts and (state.crossing or not len(before))
+        if agreed or spent:
+            return replace(state, phase=POLISH, rows=state.best, miss=math.inf, tries=0)
+        state = replace(state, phase=WIDE, tries=0, damping=Damping.start, miss=math.inf)
+        if len(before) and not state.crossing:
+            both = torch.cat([before, self._different(state.rows, before)])
+            equation, _ = self.curved(state.best, tuning.nodes)
+            return replace(state, rows=both, equation=equation, path_rows=state.best, crossing=True)
+        noise = self._noise(tuning.wide, session.generator)
+        state = replace(state, rows=noise, path_rows=noise[:0], equation=self.straight[0])
+        return replace(state, crossing=False, starts=state.starts + 1)
+
+    def _different(self, rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        """Rows that are not among the others."""
+        apart = (torch.cdist(rows, others) / rows.norm(dim=1, keepdim=True)).amin(1)
+        return rows[apart >= self._tuning.agree]
+
+    def _polish(self, state: LayersState, session: Session) -> LayersState:
+        """The best rows on paths with more nodes, until these come no nearer to the trained weights."""
+        tuning, begun = self._tuning, state.miss
+        equation, miss = self.curved(state.rows, tuning.last_nodes)
+        if miss < begun:
+            state = replace(state, best=state.rows, best_miss=miss, miss=miss)
+        if miss > tuning.settled * begun or state.tries >= tuning.paths:
+            return replace(state, phase=DONE)
+        state = replace(state, path_rows=state.rows, equation=equation)
+        point = self._solve(state, state.rows, tuning.settle, session).point
+        return replace(state, rows=point.rows, loss=point.loss, tries=state.tries + 1)
