@@ -37,6 +37,7 @@ BENCHES = (
     "null_audits",
     "several_outputs",
     "unmix",
+    "layers",
     "tabular",
     "diagnosis",
     "defences",

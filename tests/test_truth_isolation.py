@@ -13,8 +13,8 @@ from exhume.run_folder import RunFolder
 from exhume.support.files import read_tensors
 from exhume.victims import RandomFeatures, train
 
-# Attacks that read the first layer of a network.
-NETWORKS = ("unmix",)
+# Attacks that read layers of a network below its head.
+NETWORKS = ("layers", "unmix")
 # What an attack must know of a victim of random features.
 KNOWN = {"subspace": {"subspace": torch.eye(12)}}
 

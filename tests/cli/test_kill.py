@@ -21,13 +21,16 @@ ATTACKS = {
     "exact": ("--option", "max_starts=1", "--budget-passes", "400"),
     "greedy": ("--option", "max_rounds=18", "--option", "starts=40"),
     "kkt": ("--option", "max_steps=150", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
+    "layers": ("--option", "max_starts=1", "--budget-passes", "9000"),
     "ntk": ("--option", "max_steps=150", "--option", "tolerance=0"),
     "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "400"),
     "unmix": ("--budget-passes", "240"),
 }
 # Victims, too narrow to be solved: random features, or a network for attacks that read its first layer.
 FEATURES = ("rf", "--dim", 30, "--samples", 12, "--ratio", 1.2)
-NETWORKS = {"unmix": ("two-layer", "--data", "sphere", "--dim", 30, "--samples", 12, "--width", 36)}
+NETWORKS = dict.fromkeys(
+    ("layers", "unmix"), ("two-layer", "--data", "sphere", "--dim", 30, "--samples", 12, "--width", 36)
+)
 STEPS = 12  # before the process is killed
 PATIENCE = 600.0  # seconds after which it must have come so far, however busy the machine is
 

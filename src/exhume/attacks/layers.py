@@ -36,19 +36,18 @@ class Layers(Attack):
         >>> import torch
         >>> from torch import nn
         >>> from exhume import data
-        >>> digits = data.load("digits", samples=2)
+        >>> samples = data.load("sphere", dim=8, samples=2).inputs
         >>> _ = torch.manual_seed(0)
-        >>> model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.GELU(), nn.Flatten(), nn.Linear(288, 2))
+        >>> model = nn.Sequential(nn.Linear(8, 40), nn.GELU(), nn.Linear(40, 2))
         >>> before = {name: weight.clone() for name, weight in model.state_dict().items()}
         >>> optimiser = torch.optim.SGD(model.parameters(), 0.05)
         >>> for _ in range(100):
         ...     optimiser.zero_grad()
-        ...     outputs = model(digits.inputs.reshape(2, 1, 8, 8))
-        ...     nn.functional.cross_entropy(outputs, torch.tensor([0, 1])).backward()
+        ...     nn.functional.cross_entropy(model(samples), torch.tensor([0, 1])).backward()
         ...     optimiser.step()
-        >>> target = exhume.Target.network(model.eval(), initial=before, input_shape=(1, 8, 8))
+        >>> target = exhume.Target.network(model.eval(), initial=before, input_shape=(8,))
         >>> result = exhume.Layers()(target, num_samples=2)
-        >>> result.certificate.verdict, exhume.score(result, digits.inputs).recovered
+        >>> result.certificate.verdict, exhume.score(result, samples).recovered
         ('approximate', 2)
     """
 

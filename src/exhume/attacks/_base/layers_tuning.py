@@ -27,6 +27,7 @@ class LayersTuning:
         largest: norm of a row at most, over the usual one.
         settled: share of the miss that a simulated path leaves at most if another follows.
         paths: simulated paths in a row at most.
+        collapsed: miss below which no round follows.
         dropped, added: rows that a round drops and adds, over the samples sought.
         gained: share of the loss that a round leaves at most if its rows are kept.
         agree: relative distance up to which rows of two starts are the same sample.
@@ -45,6 +46,7 @@ class LayersTuning:
     largest: float = tuned(2.0, "x norm", **CONV)
     settled: float = tuned(0.9, "share", **CONV)
     paths: int = tuned(5, "paths", **CONV)
+    collapsed: float = tuned(0.03, "x displacement", **CONV)
     dropped: float = tuned(0.3, "x samples", **CONV)
     added: float = tuned(0.6, "x samples", **CONV)
     gained: float = tuned(0.96, "share", **CONV)

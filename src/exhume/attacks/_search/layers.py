@@ -225,14 +225,15 @@ class LayersSearch(Search[LayersState]):
     def _settle(self, state: LayersState, session: Session) -> LayersState:
         """A new path and a fit on it, until the path's end comes no nearer."""
         tuning, begun = self._tuning, state.miss
-        then = COMPARE if state.crossing or len(state.found) else ROUND
+        done = state.crossing or len(state.found)
         equation, miss = self.curved(state.rows, tuning.nodes)
         if miss > begun:  # the path before was better and is kept
-            return replace(state, phase=then)
+            return replace(state, phase=COMPARE if done or begun < tuning.collapsed else ROUND)
         state = replace(state, path_rows=state.rows, equation=equation, miss=miss)
         point = self._solve(state, state.rows, tuning.settle, session).point
         more = miss < tuning.settled * begun and state.tries + 1 < tuning.paths
         state = replace(state, rows=point.rows, loss=point.loss)
+        then = COMPARE if done or miss < tuning.collapsed else ROUND
         return replace(state, phase=SETTLE if more else then, tries=state.tries + 1)
 
     def _round(self, state: LayersState, session: Session) -> LayersState:
@@ -255,13 +256,13 @@ class LayersSearch(Search[LayersState]):
         if agreed or spent:
             return replace(state, phase=POLISH, rows=state.best, miss=math.inf, tries=0)
         state = replace(state, phase=WIDE, tries=0, damping=Damping.start, miss=math.inf)
+        # Further rows start from noise too, but on the best path so far: there the truth leaves far less.
+        state = replace(state, path_rows=state.best, equation=self.curved(state.best, tuning.nodes)[0])
         if len(before) and not state.crossing:
             both = torch.cat([before, self._different(state.rows, before)])
-            equation, _ = self.curved(state.best, tuning.nodes)
-            return replace(state, rows=both, equation=equation, path_rows=state.best, crossing=True)
+            return replace(state, rows=both, crossing=True)
         noise = self._noise(tuning.wide, session.generator)
-        state = replace(state, rows=noise, path_rows=noise[:0], equation=self.straight[0])
-        return replace(state, crossing=False, starts=state.starts + 1)
+        return replace(state, rows=noise, crossing=False, starts=state.starts + 1)
 
     def _different(self, rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         """Rows that are not among the others."""

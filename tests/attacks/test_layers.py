@@ -1,0 +1,135 @@
+"""The attack on all layers: it finds the samples of whole networks, and certifies what independent starts agree on."""
+
+import pytest
+import torch
+from torch import nn
+
+import exhume
+from exhume import data
+from exhume.attacks._base.tuning import DEFAULT_TUNING
+from exhume.attacks._search.layers import LayersSearch
+from exhume.attacks._search.training_path import curved_nodes
+from exhume.equation.path import Nodes, PathEquation
+from exhume.equation.trained_network import TrainedNetwork
+from exhume.errors import InputError
+from exhume.target.network_weights import NetworkWeights
+
+DIGITS = data.load("digits", samples=4).inputs
+
+
+def conv(activation=nn.GELU):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 8, 3), activation(), nn.Flatten(), nn.Linear(288, 2))
+
+
+def trained(network, samples, steps=100):
+    """Full-batch SGD on cross-entropy; returns the weights before."""
+    before = {name: weight.clone() for name, weight in network.state_dict().items()}
+    optimiser = torch.optim.SGD(network.parameters(), 0.05)
+    classes = torch.arange(len(samples)) % 2
+    for _ in range(steps):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(
+            network(samples.reshape(-1, 1, 8, 8) if samples.shape[1] == 64 else samples), classes
+        ).backward()
+        optimiser.step()
+    network.eval()
+    return before
+
+
+def network_of(module, before):
+    names = tuple(name for name, _ in module.named_parameters())
+    return TrainedNetwork(NetworkWeights(module, "3", names, before), (1, 8, 8)), names
+
+
+def dense(samples, seed=0):
+    """A target of 8 inputs, 40 hidden units with GELU and two classes, trained on all layers."""
+    torch.manual_seed(seed)
+    module = nn.Sequential(nn.Linear(8, 40), nn.GELU(), nn.Linear(40, 2))
+    before = trained(module, samples)
+    return exhume.Target.network(module, initial=before, input_shape=(8,))
+
+
+def test_samples_of_a_dense_network_are_found_and_certified():
+    samples = data.load("sphere", dim=8, samples=2).inputs
+    target = dense(samples)
+    result = exhume.Layers()(target, num_samples=2)
+    errors = [match.error for match in exhume.score(result, samples).matches]
+    assert result.certificate.verdict == "approximate"
+    assert max(errors) < 0.05
+    assert all(error < 3 * bar for error, bar in zip(errors, result.certificate.predicted_errors, strict=True))
+    assert result.evidence["confirmed"] == 2
+
+
+@pytest.mark.slow
+def test_samples_of_a_convolutional_network_are_found_and_certified():
+    module = conv()
+    target = exhume.Target.network(module, initial=trained(module, DIGITS[:2]), input_shape=(1, 8, 8))
+    result = exhume.Layers()(target, num_samples=2)
+    errors = [match.error for match in exhume.score(result, DIGITS[:2]).matches]
+    assert result.certificate.verdict == "approximate"
+    assert max(errors) < 0.05
+    assert all(error < 3 * bar for error, bar in zip(errors, result.certificate.predicted_errors, strict=True))
+    assert result.evidence["confirmed"] == 2
+    single = exhume.Layers(max_starts=1)(target, num_samples=2)
+    assert single.certificate.verdict == "failed"
+    assert not any(bar < 1 for bar in single.certificate.predicted_errors)
+    assert f"{80 + 578} numbers of 0.weight, 0.bias, 3.weight, 3.bias" in result.summary()
+
+
+def test_the_simulated_path_explains_more_than_the_straight_line():
+    module = conv(nn.ReLU)
+    network, names = network_of(module, trained(module, DIGITS))
+    straight = PathEquation(network, Nodes(tuple(network.straight([0, 0.25, 0.5, 0.75, 1])), names)).at(DIGITS)
+    weights, miss = curved_nodes(network, DIGITS, 5, DEFAULT_TUNING.smooth)
+    curved = PathEquation(network, Nodes(tuple(weights), names)).at(DIGITS)
+    assert curved.loss < 0.25 * straight.loss
+    assert miss < 0.05
+
+
+def test_smoothed_derivatives_leave_the_residual_as_it_is():
+    module = conv(nn.ReLU)
+    network, names = network_of(module, trained(module, DIGITS))
+    exact = PathEquation(network, Nodes(tuple(network.straight([1.0])), names))
+    smooth = exact.with_nodes(sharpness=3.0)
+    rows, direction = DIGITS.double(), torch.ones_like(DIGITS).double()
+    one, other = exact.at(rows), smooth.at(rows)
+    assert torch.equal(one.residual, other.residual)
+    sharp = exact.with_nodes(sharpness=1e6)
+    torch.testing.assert_close(sharp.jacobian(one, direction), exact.jacobian(one, direction), atol=1e-6, rtol=1e-4)
+    ways = smooth.jacobian(other, direction), exact.jacobian(one, direction)
+    assert float((ways[0] - ways[1]).norm()) > 0.1 * float(ways[1].norm())
+
+
+def test_confirmations_count_the_starts_that_ended_with_a_row():
+    search = LayersSearch.__new__(LayersSearch)
+    search.count, search._tuning = 2, DEFAULT_TUNING.layers
+    rows = torch.eye(3)[:2] * 10
+    starts = torch.cat([rows, rows[[1, 0]] + 0.1, torch.stack([rows[0], -rows[1]])])
+    assert search.confirmations(rows, starts).tolist() == [3, 2]
+    assert search.confirmations(rows, starts[:0]).tolist() == [0, 0]
+
+
+def test_targets_that_cannot_be_read_are_refused_with_what_to_do():
+    module = conv()
+    before = trained(module, DIGITS, steps=1)
+    with pytest.raises(InputError, match="initial is a str; valid: the state dict of the untrained module"):
+        exhume.Target.network(module, initial="zero", input_shape=(1, 8, 8))
+    head_only = {name: weight for name, weight in before.items() if name.startswith("3")}
+    with pytest.raises(
+        InputError, match=r"the initial state dict has no 0\.weight, 0\.bias; it has: 3\.bias, 3\.weight"
+    ):
+        exhume.Target.network(module, initial=head_only, input_shape=(1, 8, 8))
+    target = exhume.Target.last_layer(module, initial_head=head_only, input_shape=(1, 8, 8))
+    with pytest.raises(InputError, match="layers reads a whole network.*Target.network"):
+        exhume.Layers()(target, num_samples=2)
+    with pytest.raises(InputError, match="max_starts must be at least 1, got 0"):
+        exhume.Layers(max_starts=0)
+
+
+def test_gradients_beyond_the_memory_budget_are_refused():
+    module = conv()
+    network, names = network_of(module, trained(module, DIGITS, steps=1))
+    equation = PathEquation(network, Nodes(tuple(network.straight([1.0])), names), memory_budget=1000)
+    with pytest.raises(InputError, match="gradients of 4 samples in 658 weights, 1 each, take"):
+        equation.at(DIGITS)
