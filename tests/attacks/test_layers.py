@@ -87,20 +87,6 @@ def test_the_simulated_path_explains_more_than_the_straight_line():
     assert miss < 0.05
 
 
-def test_smoothed_derivatives_leave_the_residual_as_it_is():
-    module = conv(nn.ReLU)
-    network, names = network_of(module, trained(module, DIGITS))
-    exact = PathEquation(network, Nodes(tuple(network.straight([1.0])), names))
-    smooth = exact.with_nodes(sharpness=3.0)
-    rows, direction = DIGITS.double(), torch.ones_like(DIGITS).double()
-    one, other = exact.at(rows), smooth.at(rows)
-    assert torch.equal(one.residual, other.residual)
-    sharp = exact.with_nodes(sharpness=1e6)
-    torch.testing.assert_close(sharp.jacobian(one, direction), exact.jacobian(one, direction), atol=1e-6, rtol=1e-4)
-    ways = smooth.jacobian(other, direction), exact.jacobian(one, direction)
-    assert float((ways[0] - ways[1]).norm()) > 0.1 * float(ways[1].norm())
-
-
 def test_confirmations_count_the_starts_that_ended_with_a_row():
     search = LayersSearch.__new__(LayersSearch)
     search.count, search._tuning = 2, DEFAULT_TUNING.layers

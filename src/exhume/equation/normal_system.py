@@ -92,24 +92,11 @@ class SpanNormalSystem:
         return torch.cat([rows.reshape(-1), coefficients.reshape(-1)])
 
 
-class ProductNormalSystem(Generic[AnyPoint]):
-    """(J^T P J + damping diag(H)) D = J^T P Theta of any equation, which applies J, P and J^T in turn.
+class _SystemOfRows:
+    """A system whose unknowns are the directions themselves, in one process."""
 
-    H holds the mean diagonal of J^T P J of every row: proportional to `strength` (n, 1), which is the squared norm of a
-    sample's coefficients, and scaled by a random probe.
-    """
-
-    def __init__(
-        self, equation: Equation[AnyPoint], point: AnyPoint, damping: float, norms: Norms, strength: torch.Tensor
-    ) -> None:
-        self._equation, self._point, self._norms = equation, point, norms
-        strength = strength + _DAMPING_FLOOR * strength.mean() + torch.finfo(strength.dtype).tiny
-        signs = torch.randint(0, 2, point.rows.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
-        probe = signs.to(point.rows) / strength.sqrt()  # every row moves the explained part by about as much
-        image = equation.project(point, equation.jacobian(point, probe))
-        self._mean = strength * max(equation.squared_size(image) / point.rows.numel(), 1e-30)  # (n, 1)
-        self.ridge = damping * self._mean
-        self.rhs = self._project_tangent(equation.adjoint(point, point.residual))
+    _point: Point
+    _norms: Norms
 
     def from_rows(self, rows: torch.Tensor) -> torch.Tensor:
         """The rows themselves."""
@@ -119,15 +106,6 @@ class ProductNormalSystem(Generic[AnyPoint]):
         """The unknowns themselves."""
         return unknowns
 
-    def apply(self, unknowns: torch.Tensor) -> torch.Tensor:
-        """The left side."""
-        change = self._equation.project(self._point, self._equation.jacobian(self._point, unknowns))
-        return self._project_tangent(self._equation.adjoint(self._point, change)) + self.ridge * unknowns
-
-    def precondition(self, unknowns: torch.Tensor) -> torch.Tensor:
-        """The inverse of the mean diagonal."""
-        return self._project_tangent(unknowns / (self._mean + self.ridge))
-
     def agree(self, decision: bool) -> bool:
         """The decision: one process holds all of the equation."""
         return decision
@@ -136,7 +114,36 @@ class ProductNormalSystem(Generic[AnyPoint]):
         return self._norms.project_tangent(self._point.rows, rows, self._point.num_samples)
 
 
-class DenseNormalSystem:
+class ProductNormalSystem(_SystemOfRows, Generic[AnyPoint]):
+    """(J^T P J + damping diag(H)) D = J^T P Theta of any equation, which applies J, P and J^T in turn.
+
+    H holds the mean diagonal of J^T P J of every row: proportional to `strength` (n, 1), which is the squared norm of a
+    sample's coefficients, and scaled by a random probe.
+    """
+
+    def __init__(
+        self, equation: Equation[AnyPoint], point: AnyPoint, damping: float, norms: Norms, strength: torch.Tensor
+    ) -> None:
+        self._equation, self._at, self._point, self._norms = equation, point, point, norms
+        strength = strength + _DAMPING_FLOOR * strength.mean() + torch.finfo(strength.dtype).tiny
+        signs = torch.randint(0, 2, point.rows.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+        probe = signs.to(point.rows) / strength.sqrt()  # every row moves the explained part by about as much
+        image = equation.project(point, equation.jacobian(point, probe))
+        self._mean = strength * max(equation.squared_size(image) / point.rows.numel(), 1e-30)  # (n, 1)
+        self.ridge = damping * self._mean
+        self.rhs = self._project_tangent(equation.adjoint(point, point.residual))
+
+    def apply(self, unknowns: torch.Tensor) -> torch.Tensor:
+        """The left side."""
+        change = self._equation.project(self._at, self._equation.jacobian(self._at, unknowns))
+        return self._project_tangent(self._equation.adjoint(self._at, change)) + self.ridge * unknowns
+
+    def precondition(self, unknowns: torch.Tensor) -> torch.Tensor:
+        """The inverse of the mean diagonal."""
+        return self._project_tangent(unknowns / (self._mean + self.ridge))
+
+
+class DenseNormalSystem(_SystemOfRows):
     """The same for a Jacobian that is written out, P J (e, n, d): equations with few unknowns."""
 
     def __init__(self, jacobian: torch.Tensor, point: Point, damping: float, norms: Norms) -> None:
@@ -150,14 +157,6 @@ class DenseNormalSystem:
         self._factor = torch.linalg.cholesky_ex(self._matrix + torch.diag(added))[0]
         self.rhs = self._project_tangent((point.residual.flatten() @ flat).view_as(point.rows))
 
-    def from_rows(self, rows: torch.Tensor) -> torch.Tensor:
-        """The rows themselves."""
-        return rows
-
-    def to_rows(self, unknowns: torch.Tensor) -> torch.Tensor:
-        """The unknowns themselves."""
-        return unknowns
-
     def apply(self, unknowns: torch.Tensor) -> torch.Tensor:
         """The left side."""
         return self._project_tangent((self._matrix @ unknowns.reshape(-1)).view_as(unknowns)) + self.ridge * unknowns
@@ -165,10 +164,3 @@ class DenseNormalSystem:
     def precondition(self, unknowns: torch.Tensor) -> torch.Tensor:
         """The inverse of the left side, where norms are free."""
         return self._project_tangent(torch.cholesky_solve(unknowns.reshape(-1, 1), self._factor).view_as(unknowns))
-
-    def agree(self, decision: bool) -> bool:
-        """The decision: one process holds all of the equation."""
-        return decision
-
-    def _project_tangent(self, rows: torch.Tensor) -> torch.Tensor:
-        return self._norms.project_tangent(self._point.rows, rows, self._point.num_samples)

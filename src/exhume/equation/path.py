@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -25,7 +24,6 @@ from exhume.equation.nuisance import cholesky
 from exhume.equation.protocol import Point
 from exhume.equation.trained_network import TrainedNetwork, Weights
 from exhume.errors import InputError
-from exhume.features.smooth_relu import smooth_slope
 from exhume.support.text import parse_bytes
 
 # Added to the diagonal of the Gram matrix, over its mean: neighbouring nodes have nearly equal gradients.
@@ -41,15 +39,12 @@ class Nodes:
         names: S.
         decayed: whether the trained weights may hold any multiple of the initial ones (weight decay).
         known: (m, d) training samples that are known; their coefficients are free too.
-        sharpness: if given, derivatives in the samples take ReLUs for smooth: their slope is sigmoid(sharpness z). The
-            residual is always that of the network itself.
     """
 
     weights: tuple[Weights, ...]
     names: tuple[str, ...]
     decayed: bool = False
     known: torch.Tensor | None = None
-    sharpness: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,12 +121,6 @@ class PathEquation:
             fixed = torch.cat([self._columns(known.to(self.displacement)), fixed])
         self._fixed = fixed
         self.num_equations = len(self.displacement) - (0 if known is None else len(known) * self.per_sample)
-
-    def with_nodes(self, **changes: object) -> PathEquation:
-        """The same equation with some fields of its nodes changed."""
-        left_out = None if self._kept is None else ~self._kept
-        nodes = replace(self.nodes, **changes)  # type: ignore[arg-type]
-        return PathEquation(self.network, nodes, count=self._count, memory_budget=self._budget, left_out=left_out)
 
     def at(self, rows: torch.Tensor) -> PathPoint:
         """The equation with coefficients fitted by least squares."""
@@ -249,26 +238,20 @@ class PathEquation:
 
     def _make_graph(self, point: PathPoint) -> _Graph:
         self._count(4 * len(point.rows) * len(self.nodes.weights))
-        smooth = nullcontext() if self.nodes.sharpness is None else smooth_slope(self.nodes.sharpness)
         weights_of = point.coefficients.reshape(len(point.rows), len(self.nodes.weights), -1) @ self._readout
-        total: list[torch.Tensor | None] = [None] * len(self.nodes.names)
-        with torch.enable_grad(), smooth:
+        found = []
+        with torch.enable_grad():
             samples = point.rows.detach().clone().requires_grad_()
             for at, weights in enumerate(self.nodes.weights):
                 read = {name: weights[name].clone().requires_grad_() for name in self.nodes.names}
                 outputs = self.network.outputs({**self.network.after, **weights, **read}, samples)
                 weighted = (weights_of[:, at] * outputs).sum()
-                parts = torch.autograd.grad(weighted, list(read.values()), create_graph=True, allow_unused=True)
-                depends = [part if part is not None and part.requires_grad else None for part in parts]
-                total = [_sum(one, other) for one, other in zip(total, depends, strict=True)]
+                found.append(torch.autograd.grad(weighted, list(read.values()), create_graph=True, allow_unused=True))
+            by_parameter = zip(*found, strict=True)
+            depend = [[part for part in parts if part is not None and part.requires_grad] for parts in by_parameter]
+            total = [sum(parts[1:], parts[0]) if parts else None for parts in depend]
             probes = tuple(torch.zeros(shape).to(samples).requires_grad_() for shape in self._shapes)
             moved = [(part, probe) for part, probe in zip(total, probes, strict=True) if part is not None]
             parts, cotangents = zip(*moved, strict=True)
             (slopes,) = torch.autograd.grad(parts, samples, cotangents, create_graph=True)
         return _Graph(samples, tuple(total), probes, slopes)
-
-
-def _sum(one: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return one + other

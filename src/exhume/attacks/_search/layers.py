@@ -70,10 +70,9 @@ class LayersState:
 
 @dataclass(frozen=True)
 class LayersFound(SearchResult):
-    """What the search found: also what independent starts ended with (s n, d), and the miss of the best rows."""
+    """What the search found: also what independent starts ended with (s n, d)."""
 
     found: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    miss: float = math.inf
 
 
 class LayersSearch(Search[LayersState]):
@@ -142,7 +141,7 @@ class LayersSearch(Search[LayersState]):
             contributions = state.equation.contributions(state.equation.at(rows))
             rows = rows[contributions.argsort(descending=True)[: self.count]]
         numbers = (rows, len(rows), stop, self.problem, state.starts, state.steps)
-        return LayersFound(*numbers, found=state.found, miss=state.best_miss)
+        return LayersFound(*numbers, found=state.found)
 
     def curved(self, rows: torch.Tensor, count: int) -> tuple[PathEquation, float]:
         """The equation at nodes of the path of training on the rows, and how far that path misses its end."""
