@@ -31,7 +31,7 @@ class WatchPage:
     """The page of one attack.
 
     Attributes:
-        path: the file.
+        path: the file, in the folder of the attack in that of the run.
         method: the attack's name.
         input_shape: of one sample.
     """
@@ -68,6 +68,7 @@ class WatchPage:
             .get_template("watch.html.j2")
             .render(
                 method=self.method,
+                run=self.path.parent.parent.name,
                 status=status,
                 verdict=verdict,
                 refresh=refresh,
@@ -75,6 +76,7 @@ class WatchPage:
                 pictures=self._pictures(),
                 is_picture=shape_of_picture(self.input_shape) is not None,
                 points=self._points(),
+                losses=(self._losses[0][1], self._losses[-1][1]) if self._losses else (),
             )
         )
         files.write_bytes(self.path, page.encode())
