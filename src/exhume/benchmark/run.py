@@ -94,7 +94,7 @@ def run_benchmark(
                 found.append(Row(victim.title, attack.name, missing))
                 continue
             hashes[victim.title] = made.target.fingerprint[:16]
-            found.append(_Pair(out, victim, attack, max_passes, seed).row(made, progress))
+            found.append(_Pair(out, victim, victim.fitted(attack), max_passes, seed).row(made, progress))
         rows += ranked(found)
     return Benchmark(tuple(rows), hashes, max_passes, seed)
 

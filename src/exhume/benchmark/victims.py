@@ -7,8 +7,9 @@ A victim that is changed gets a new version and a new hash: results of different
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from sklearn.datasets import load_diabetes
@@ -17,14 +18,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from exhume import data
+from exhume.attacks import Attack
 from exhume.benchmark.recipes import Recipe, probe, train_perceptron
 from exhume.data import Dataset
 from exhume.errors import DataError, unknown_name
 from exhume.estimators.linear import span_target
+from exhume.networks import MLP
 from exhume.support.checkpoint import fingerprint
 from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
-from exhume.victims import RandomFeatures
+from exhume.victims import RandomFeatures, train
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class BenchmarkVictim:
         make: trains it.
         hash: of training data and initial weights, the first 16 digits.
         quick: whether `--quick` runs it.
+        settings: of attacks whose published settings are for larger models, by the attack's name. They were chosen on
+            a network with another seed.
     """
 
     name: str
@@ -55,6 +60,11 @@ class BenchmarkVictim:
     make: Callable[[], Made]
     hash: str
     quick: bool = True
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def fitted(self, attack: Attack) -> Attack:
+        """The attack with the settings that suit the size of this victim."""
+        return replace(attack, **self.settings.get(attack.name, {}))
 
     @property
     def title(self) -> str:
@@ -107,6 +117,30 @@ def _perceptron(name: str, hidden: tuple[int, ...], recipe: Recipe, **options: o
     return make
 
 
+def _lazy() -> Made:
+    """A wide network without biases that hardly changes: the setting of Loo et al., with a square loss."""
+    training = data.load("digits", samples=10)
+    return _gradient_descent(MLP(training.input_dim, (1000, 500)), training, start_known=True, stable=True)
+
+
+def _margin() -> Made:
+    """A network near its largest margin whose first layer began near zero: the setting of Haim et al."""
+    training = data.load("sphere", dim=10, samples=4, labels="sign", seed=3)
+    network = MLP(training.input_dim, (500,), first_scale=1e-4)
+    options: dict[str, Any] = {"loss": "logistic", "step_size": 0.5, "max_steps": 2000}
+    return _gradient_descent(network, training, start_known=False, **options)
+
+
+def _gradient_descent(network: MLP, training: Dataset, *, start_known: bool, **options: Any) -> Made:
+    """The network after full-batch gradient descent; the attacker may know its initial weights."""
+    start = [weight.detach().clone() for weight in network.parameters()]
+    trained = train(network, training.inputs, training.labels, **options)
+    known = Knowledge(num_samples=training.num_samples)
+    initial = dict(trained.initial) if start_known else "unknown"
+    target = Target.last_layer(network, initial_head=initial, input_shape=network.input_shape, knowledge=known)
+    return Made(target, training, start)
+
+
 def _probe() -> Made:
     """A linear probe on frozen convolutions, fitted in closed form."""
     training = data.load("digits", samples=5, labels="one-hot")
@@ -126,6 +160,17 @@ def _pipeline() -> Made:
     return Made(target, training, [torch.as_tensor(sampler.random_weights_)])
 
 
+# Loo et al.'s and Haim et al.'s settings are for hundreds of images; these were chosen on networks of seed 1.
+_NTK = {"max_steps": 2000, "coefficient_scale": 0.02, "coefficient_rate": 5e-4, "sharpening_steps": 1200.0}
+_KKT = {
+    "max_steps": 2900,
+    "sample_rate": 0.05,
+    "weight_rate": 1e-2,
+    "sharpness": 100.0,
+    "least_weight": 0.0,
+    "precision": "float32",
+    "parameters": "first",
+}
 _SIMUDY = Recipe(rate=0.01, epochs=20)  # full batch, as in SimuDy's public experiments
 _MOMENTUM = Recipe(rate=0.02, epochs=100, batch=5, momentum=0.9)
 _DECAY = Recipe(rate=0.02, epochs=100, batch=5, momentum=0.9, decay=5e-4)
@@ -191,6 +236,24 @@ _ALL = (
         "SimuDy's recipe on a smaller network: 64-200-200-10, 10 digits, full batch, 20 epochs",
         _perceptron("digits", (200, 200), _SIMUDY, samples=10),
         "5c0b04340b7cc522",
+    ),
+    BenchmarkVictim(
+        "lazy-digits",
+        1,
+        "Loo et al.'s kind: 64-1000-500-1 without biases, square loss, 10 digits",
+        _lazy,
+        "f1da28756a7ac743",
+        quick=False,
+        settings={"ntk": _NTK},
+    ),
+    BenchmarkVictim(
+        "margin-sphere",
+        1,
+        "Haim et al.'s kind: 10-500-1 without biases, logistic loss, 4 points; first layer from near zero, not known",
+        _margin,
+        "e044ebbfec1fcf3f",
+        quick=False,
+        settings={"kkt": _KKT},
     ),
     BenchmarkVictim(
         "simudy-cifar10",
