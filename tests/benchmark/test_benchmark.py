@@ -48,6 +48,13 @@ def test_a_victim_starts_from_what_its_hash_says(name):
     assert made.target.knowledge.count == made.dataset.num_samples
 
 
+def test_a_victim_of_a_published_attack_brings_its_settings():
+    fitted = VICTIMS["margin-sphere"].fitted(build("kkt"))
+    assert (fitted.parameters, fitted.max_steps) == ("first", 2900)
+    assert VICTIMS["margin-sphere"].fitted(build("exact")) == build("exact")
+    assert VICTIMS["law-sphere"].fitted(build("kkt")) == build("kkt")
+
+
 def test_a_victim_that_starts_from_something_else_is_refused():
     with pytest.raises(DataError, match=r"law-gelu v1 starts from .* of hash [0-9a-f]{16}; valid: 0000"):
         replace(VICTIMS["law-gelu"], hash="0000").build()
