@@ -50,16 +50,17 @@ def labels() -> torch.Tensor:
     return torch.arange(SAMPLES) % CLASSES
 
 
-def probe(width: int, *, outputs: int = 1) -> tuple[nn.Module, str]:
-    """A frozen random body and a head that was fitted in closed form; only the head moved."""
+def probe(width: int, *, body_given: bool = False) -> tuple[nn.Module, Any]:
+    """A frozen random body, its start given or not, and a head that was fitted in closed form; only the head moved."""
     torch.manual_seed(0)
     body = nn.Sequential(nn.Linear(DIM, width, bias=False), nn.ReLU())
-    model = nn.Sequential(body, nn.Linear(width, outputs, bias=False)).eval()
-    targets = torch.randn(SAMPLES, outputs, generator=torch.Generator().manual_seed(1))
+    model = nn.Sequential(body, nn.Linear(width, 1, bias=False)).eval()
+    targets = torch.randn(SAMPLES, 1, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         model[1].weight.copy_((torch.linalg.pinv(body(images()[:SAMPLES])) @ targets).T)
     body.requires_grad_(False)
-    return model, "zero"
+    start = {"0.0.weight": body[0].weight.detach().clone(), "1.weight": torch.zeros_like(model[1].weight)}
+    return model, start if body_given else "zero"
 
 
 def network(
@@ -135,8 +136,10 @@ CASES = (
     Case("wrong truth, budget spent", lambda: probe(1200), (U, U), {"budget_passes": TOO_FEW}, wrong_truth=True),
     Case("wrong initial weights", lambda: network(other_start=True), (U, U), {"budget_passes": 300.0}, cheap=False),
     Case("below the wall, other layers published", lambda: head_alone(40), (N, U), {}),
-    Case("fewer equations, nothing else published", lambda: probe(100), (G, G), {}),
-    Case("all layers together hold too little", lambda: head_alone(4), (G, G), {}),
+    Case("fewer equations, nothing else published", lambda: probe(300, body_given=True), (G, U), {}),
+    Case("the same, body only marked as frozen", lambda: probe(300), (U, U), {}),
+    Case("fewer equations than one sample asks", lambda: probe(100, body_given=True), (G, G), {}),
+    Case("all layers together hold too little", lambda: head_alone(4), (G, U), {}),
 )
 
 
@@ -163,7 +166,7 @@ def main() -> None:
         for with_truth, expected in zip((True, False), case.expected, strict=True):
             audited = run(case, with_truth)
             level = audited.report.verdict.level.value
-            tested = audited.count is not None and not audited.count.determined
+            tested = audited.count is not None and audited.count.shows_too_few
             green += level == "out-of-reach" and not tested
             best = None if audited.premise is None else audited.premise.best
             premise = "-" if best is None else f"{best.truth:.2g} / {best.others:.2g}"

@@ -8,6 +8,7 @@ import torch
 import exhume
 from exhume import data
 from exhume.attacks._finish.drift import take_out_drift
+from exhume.attacks._search.noise_floor import is_explained_by_drift
 from exhume.networks import TwoLayer
 from exhume.solvers import CGOptions, FixedNorm, StoppingRule, levenberg_marquardt
 from exhume.target.knowledge import Knowledge
@@ -53,6 +54,14 @@ def test_samples_come_nearer_to_the_truth_and_so_does_the_displacement(problem_o
     assert math.sqrt(plain.loss) / 3 < drift.floor < 3 * math.sqrt(plain.loss)
     assert len(drift.errors) == SAMPLES
     assert "taken out" in drift.note
+
+
+def test_drift_explains_the_residual_of_the_truth_and_not_that_of_other_samples(problem_of, attacked, inputs):
+    problem = problem_of(attacked, SAMPLES)
+    equation = problem.equation()
+    others = SPHERE.retract(inputs + torch.randn(inputs.shape, generator=torch.Generator().manual_seed(0)))
+    assert is_explained_by_drift(problem, equation, equation.at(inputs))
+    assert not is_explained_by_drift(problem, equation, equation.at(others))
 
 
 def test_features_without_weights_of_their_own_cannot_drift(problem_of, inputs):

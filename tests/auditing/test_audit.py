@@ -104,7 +104,9 @@ def test_a_target_can_be_audited(audited, model_and_data):
 def test_too_few_equations_in_all_layers_are_no_error_but_a_verdict(model_and_data):
     model = copy.deepcopy(model_and_data[0])
     model[1].requires_grad_(True)  # only the head was trained
-    settings = {"initial": "zero", "input_shape": (DIM,), "num_samples": WIDTH, "fail_on": "certain=1"}
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    before["1.weight"].zero_()
+    settings = {"initial": before, "input_shape": (DIM,), "truth": torch.randn(WIDTH, DIM), "fail_on": "certain=1"}
     found = exhume.audit(model, **settings)
     assert found.result is None
     assert found.outcome is Outcome.NOT_RECOVERABLE
@@ -112,6 +114,15 @@ def test_too_few_equations_in_all_layers_are_no_error_but_a_verdict(model_and_da
     assert found.measured["certain"] == 0
     assert found.passed
     assert f"{WIDTH} equations cannot determine" in found.reason
+
+
+def test_too_few_equations_for_a_number_of_samples_that_was_only_stated_are_no_pass(model_and_data):
+    model = copy.deepcopy(model_and_data[0])
+    model[1].requires_grad_(True)
+    found = exhume.audit(model, initial="zero", input_shape=(DIM,), num_samples=WIDTH, fail_on="certain=1")
+    assert (found.outcome, found.exit_code) == (Outcome.INCONCLUSIVE, 3)
+    assert f"the number of samples, {WIDTH} (give the training data)" in found.report.verdict.sentences[0]
+    assert "layers marked as frozen whose initial weights were not given" in found.report.verdict.sentences[0]
 
 
 def test_too_few_equations_in_the_head_are_no_pass_if_other_layers_moved(model_and_data):

@@ -152,6 +152,12 @@ def test_an_attack_without_history_or_with_infinite_losses_is_drawn():
         assert ET.fromstring(convergence_chart(results).image).tag.endswith("svg")
 
 
+def test_an_axis_too_short_for_two_powers_of_ten_has_other_ticks():
+    short = replace(RESULT, passes=9.0, history={"loss": [1.0, 0.9], "passes": [2.0, 8.0]})
+    words = ET.fromstring(convergence_chart({"short": short}).image).itertext()
+    assert {"2", "5"} <= {word.strip() for word in words}
+
+
 @pytest.mark.parametrize("costs", [(0.0, 0.0, 0.0), (0.0, 1e-12, 0.5), (1e-30, 1e-3, 0.5), (0.11, 0.11, 0.11)])
 def test_defences_are_drawn_whatever_their_costs(costs):
     assert ET.fromstring(defences_chart(outcomes(costs=costs)).image).tag.endswith("svg")

@@ -217,6 +217,41 @@ def test_parts_of_the_equations_that_disagree_widen_the_bars_of_drifting_feature
     assert all(wide > 1.3 * narrow for wide, narrow in zip(drifting, white, strict=True))
 
 
+def test_a_residual_that_drift_does_not_explain_widens_the_bars_by_its_excess():
+    span, point = with_structured_error(0.01)
+    trust = Trust(Stop.FLOOR, unknowns=SAMPLES * (DIM + 2), norms=FREE, precision=1e-7, drifting=True)
+    residual, limit = math.sqrt(point.loss), trust.limits.max_excess
+    explained, unexplained = (
+        certificate.certify(span, point, replace(trust, drift_floor=residual / excess), seed=0).predicted_errors
+        for excess in (limit, 3 * limit)
+    )
+    assert unexplained == pytest.approx([3 * bar for bar in explained])
+
+
+def test_twins_are_told_apart_if_their_other_bars_are_far_below_half_their_distance():
+    rows = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.4, 0.0]], dtype=torch.float64)
+    features = RandomFeatureMap(GaussianMatrix(WIDTH, 3, seed=0), "tanh", torch.float64)
+    weights = torch.tensor([[1.0, 0.5], [2.0, 1.0]], dtype=torch.float64)
+    point = Span(features, weights.T @ features.forward(rows)).at(rows)
+    half, limit = 0.2, certificate.Limits().told_apart
+    assert certificate.mixing_errors(point)[0] == pytest.approx(half)
+    assert certificate.mixing_errors(point, errors=(0.5 * half / limit, 1.1 * half / limit))[0] == pytest.approx(half)
+    assert certificate.mixing_errors(point, errors=(0.5 * half / limit, 0.9 * half / limit)) == (0.0, 0.0)
+
+
+def test_one_sample_that_is_badly_determined_fails_a_drifted_network():
+    """Another start may fit the weights as well: such a row matches no sample, and the others pay for it."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(SAMPLES, DIM, generator=generator, dtype=torch.float64)
+    features = RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=0), "tanh", torch.float64)
+    clean = torch.tensor([[1.0, -0.5, 1e-3]], dtype=torch.float64) @ features.forward(rows)
+    span = Span(features, clean + 1e-2 * torch.randn(clean.shape, generator=generator, dtype=torch.float64))
+    trust = Trust(Stop.FLOOR, unknowns=SAMPLES * (DIM + 1), norms=FREE, precision=1e-7, drift_floor=1.0, drifting=True)
+    found = certificate.certify(span, span.at(rows), trust, seed=0)
+    assert found.verdict == "failed"
+    assert "spurious minimum" in found.reason
+
+
 def test_outputs_that_repeat_each_other_add_no_equations():
     """Cross-entropy with two classes: the two rows of Theta are opposite; 90 features are too few for 96 numbers."""
     generator = torch.Generator().manual_seed(0)

@@ -61,3 +61,31 @@ def test_random_features_publish_their_head_alone():
     target = exhume.RandomFeatures(num_features=20).fit(samples, samples[:, 0]).target()
     assert count_published(target, 4).layers == ("head",)
     assert not count_published(target, 4).determined
+
+
+def test_too_few_equations_for_a_stated_number_of_samples_are_not_shown():
+    samples = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    target = exhume.RandomFeatures(num_features=20).fit(samples, samples[:, 0]).target()
+    assert count_published(target, 4).shows_too_few
+    stated = count_published(target, 4, confirmed=False)
+    assert not stated.determined
+    assert not stated.shows_too_few
+    assert "the number of samples, 4 (give the training data)" in stated.sentence
+
+
+def test_fewer_equations_than_one_sample_asks_are_shown_whatever_was_stated():
+    samples = torch.randn(4, 30, generator=torch.Generator().manual_seed(0))
+    target = exhume.RandomFeatures(num_features=20).fit(samples, samples[:, 0]).target()
+    assert count_published(target, 4, confirmed=False).shows_too_few
+
+
+def test_a_layer_that_is_only_marked_as_frozen_shows_nothing():
+    model = network()
+    before = start_of(model)
+    model[0].requires_grad_(False)
+    marked = exhume.Target.last_layer(model, initial_head="zero", input_shape=(DIM,))
+    count = count_published(marked, 5)
+    assert count.unconfirmed == ("layers marked as frozen whose initial weights were not given (0.weight, 0.bias)",)
+    model[2].weight.data += 1
+    given = exhume.Target.last_layer(model, initial_head=before, input_shape=(DIM,))
+    assert count_published(given, 5).shows_too_few

@@ -201,7 +201,7 @@ def _forecast(target: Target, result: Reconstruction | None) -> Forecast | None:
 def _count(target: Target, data: Dataset, result: Reconstruction | None) -> Count | None:
     """The count over all published layers, for the number of samples of the truth, that is known, or was found."""
     count = data.num_samples or target.knowledge.count or (0 if result is None else len(result.samples))
-    return count_published(target, count) if count else None
+    return count_published(target, count, confirmed=bool(data.num_samples)) if count else None
 
 
 def _premise(target: Target, data: Dataset, settings: Settings) -> Premise | None:

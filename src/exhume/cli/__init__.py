@@ -6,8 +6,10 @@ A command's module is imported when the command is used, so that `exhume --help`
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -36,10 +38,17 @@ COMMANDS = {
 class LazyGroup(TyperGroup):
     """Lists placeholders of its commands, which know their help; imports the command that is used."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parses the options before the command's name."""
+        _skip_conversion_of_text(self, ctx)
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the arguments name, in place of its placeholder."""
         name, _, rest = super().resolve_command(ctx, args)
-        return name, load_command(name), rest
+        command = load_command(name)
+        _skip_conversion_of_text(command, ctx)
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command; a Ctrl-C that it does not answer itself came before anything was saved."""
@@ -64,6 +73,25 @@ def load_command(name: str | None) -> Any:
     for each in getattr(command, "commands", {"": command}).values():
         each.params.append(quiet_option())
     return command
+
+
+def _skip_conversion_of_text(command: Any, ctx: Any) -> None:
+    """Passes options that are text, or keep their default, on as they are.
+
+    To convert a value typer imports pydantic, which takes longer than all else that a forecast needs.
+    """
+    hints = get_type_hints(getattr(command.callback, "__wrapped__", command.callback))
+    for each in command.get_params(ctx):
+        if not each.required and not each.multiple and each.nargs == 1:
+            is_text = hints.get(each.name) in (str, str | None)
+            vars(each)["process_value"] = partial(_process_value, each, each.process_value, is_text)
+
+
+def _process_value(option: Any, convert: Callable[[Any, Any], Any], is_text: bool, ctx: Any, value: Any) -> Any:
+    """The value for the command; `convert` is typer's way to it."""
+    if value is None or isinstance(value, (bool, int, float)) or (is_text and isinstance(value, str)):
+        return value if option.callback is None else option.callback(ctx, option, value)
+    return convert(ctx, value)
 
 
 app = typer.Typer(

@@ -90,21 +90,27 @@ def legend_below(drawing: Figure, *axes: Any, columns: int | None = None) -> Non
     drawing.legend(shown, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
 
 
+# Numbers from here on are written out; an axis of fewer decades may hold fewer than two powers of ten.
+_PLAIN_FROM, _SHORT_DECADES = 2e-3, 1.5
+
+
 def number(value: float) -> str:
     """A number of three digits, or a whole one with all of its own."""
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def powers(axis: Any) -> None:
-    """Ticks of a log axis at powers of ten, few enough to be read."""
-    axis.set_major_locator(LogLocator(numticks=8))
+    """Ticks of a log axis at powers of ten, few enough to be read; a short axis has 2 and 5 too."""
+    low, high = axis.get_view_interval()
+    is_short = low > _PLAIN_FROM and high < 10**_SHORT_DECADES * low
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if is_short else (1,), numticks=8))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(lambda value, _: power_of_ten(value))
 
 
 def power_of_ten(value: float) -> str:
     """A power of ten, or zero, as a tick says it."""
-    if value == 0 or 2e-3 < value < 1e6:
+    if value == 0 or _PLAIN_FROM < value < 1e6:
         return f"{value:,g}"
     return f"10{str(round(math.log10(value))).translate(_SUPERSCRIPTS)}" if value > 0 else ""
 

@@ -126,7 +126,11 @@ def subject_of(
         dataset=secret,
         score=score,
         premise=None if secret is None or not secret.num_samples else _premise(target, result, secret),
-        count=count_published(target, secret.num_samples if secret else len(result.samples) + known.known_samples),
+        count=count_published(
+            target,
+            secret.num_samples if secret else len(result.samples) + known.known_samples,
+            confirmed=secret is not None,
+        ),
         provenance=run_provenance(folder.attack(result.method) / "result.json", secret),
         redacted=redact,
         notes=notes,

@@ -156,7 +156,11 @@ def certify(equation: Equation[AnyPoint], point: AnyPoint, trust: Trust, seed: i
         )
     operator = NormalOperator(equation, point, trust.norms, limits)
     at_floor = residual <= limits.floor_factor * floor
-    errors = _error_bars(operator, trust, equations - unknowns, clear, seed, at_floor=at_floor)
+    noise = predict_errors(operator, equations - unknowns, seed)
+    if trust.drifting and not at_floor and max(noise) >= limits.spurious:
+        reason = "The equations determine some sample badly: at a spurious minimum a row matches no sample."
+        return verdict(FAILED, reason, operator.smallest_singular_value(), noise)
+    errors = noise if at_floor else _error_bars(operator, trust, noise, clear)
     smallest = operator.smallest_singular_value()
     if smallest <= limits.flat * typical:
         reason = "The equations leave some directions of the samples open: the Jacobian is singular."
@@ -164,7 +168,9 @@ def certify(equation: Equation[AnyPoint], point: AnyPoint, trust: Trust, seed: i
     if at_floor and max(errors) < EXACT_BELOW:
         reason = "The residual is at the floating-point floor, with more equations than unknowns."
         return verdict(EXACT, reason, smallest, errors)
-    if sorted(errors)[len(errors) // 2] < trust.stop.credible_error:
+    # The bars of a drifted network are judged one by one; others are only as good as their typical one.
+    typical_error = min(errors) if trust.drifting else sorted(errors)[len(errors) // 2]
+    if typical_error < (RECOVERED_BELOW if trust.drifting else trust.stop.credible_error):
         good = sum(error < RECOVERED_BELOW for error in errors)
         what = "at the floor, but the Jacobian is too flat" if at_floor else "above the floor: noise or drift"
         reason = f"The residual is {what}; {good} of {len(errors)} samples have an error bar below {RECOVERED_BELOW}."
@@ -174,23 +180,25 @@ def certify(equation: Equation[AnyPoint], point: AnyPoint, trust: Trust, seed: i
 
 
 def _error_bars(
-    operator: NormalOperator[AnyPoint], trust: Trust, surplus: int, clear: int, seed: int, *, at_floor: bool
+    operator: NormalOperator[AnyPoint], trust: Trust, noise: tuple[float, ...], clear: int
 ) -> tuple[float, ...]:
-    """For every sample the largest of what noise, the disagreement of parts of the equations, drift and twins may do.
+    """For every sample, above rounding, the largest of what noise, drift, parts of the equations and twins show.
+
+    Where drift does not explain the residual the minimum may be a spurious one: bars grow with the excess.
 
     Args:
         operator: of the equation at the samples.
         trust: what is known of the attack.
-        surplus: equations less unknowns.
+        noise: the errors that white noise of the residual's size leaves.
         clear: outputs that count.
-        seed: of the random probes.
-        at_floor: whether the residual is rounding.
     """
     point, limits = operator.point, trust.limits
-    bounds = [predict_errors(operator, surplus, seed)]
-    bounds += [trust.drift_errors] if trust.drift_errors else []
-    if trust.drifting and not at_floor:
+    bounds, excess = [noise, *([trust.drift_errors] if trust.drift_errors else [])], 1.0
+    if trust.drifting:
         bounds.append(leave_out_errors(operator.equation, point, trust.norms, limits))
-    if clear > 1 and not at_floor:
-        bounds.append(mixing_errors(point, limits))
-    return tuple(max(each) for each in zip(*bounds, strict=True))
+        excess = math.sqrt(point.loss) / (trust.drift_floor * limits.max_excess) if trust.drift_floor else 1.0
+    errors = [min(max(each) * max(excess, 1.0), limits.guess) for each in zip(*bounds, strict=True)]
+    if clear > 1:
+        mixed = mixing_errors(point, limits, errors if trust.drifting else None)
+        errors = [max(each) for each in zip(errors, mixed, strict=True)]
+    return tuple(errors)

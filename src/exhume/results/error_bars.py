@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
@@ -15,6 +16,10 @@ from exhume.support.tuning import tuned
 
 _BARS = {"problem": "random features and two-layer networks of docs/results.md", "suite": "network"}
 _FLOOR = {"problem": "random features with exact and with rounded weights", "suite": "rounded"}
+_DRIFTING = {
+    "problem": "calibration families of `benches.drifting_networks`, 8 x 8 pixels, 0 to 89",
+    "suite": "network",
+}
 _SINGULAR = "separates a singular Jacobian from a regular one by orders of magnitude on each side"
 
 
@@ -32,7 +37,10 @@ class Limits:
         flat: share of a typical singular value below which one is zero.
         parallel, alike: two samples with cosine above `alike` and coefficients with cosine above `parallel` cannot be
             told apart above the noise floor; the fit may return mixtures of them.
+        told_apart: half the distance of twins in units of their other error bars, beyond which they are not mixed.
         parts: of the equations, each left out once.
+        max_excess: times the residual that the estimated drift leaves, up to which drift explains the residual.
+        spurious: error bar from which a row of a drifted network is taken for a row of a spurious minimum.
         guess: an error bar beyond this is no better than a guess.
     """
 
@@ -48,7 +56,12 @@ class Limits:
         0.98, "share", problem="conv nets on 12 digits, seeds 0 to 2 (`benches twins`)", suite="twins"
     )
     alike: float = tuned(0.5, "cosine", problem="conv nets on 12 digits, seeds 0 to 2 (`benches twins`)", suite="twins")
-    parts: int = tuned(5, "parts", problem="ordinary networks (`benches ordinary_certificates`)", suite="network")
+    told_apart: float = tuned(
+        20.0, "x error bar", problem="conv nets on 12 digits, seeds 0 and 1 (`benches twins`)", suite="twins"
+    )
+    parts: int = tuned(5, "parts", **_DRIFTING)
+    max_excess: float = tuned(1.5, "x residual of the drift", **_DRIFTING)
+    spurious: float = tuned(0.5, "relative error", **_DRIFTING)
     guess: float = tuned(math.sqrt(2), "relative error", **_BARS, rare="caps bars, decides nothing")
 
 
@@ -83,11 +96,19 @@ def sensitivity(equation: Equation[AnyPoint], point: AnyPoint, seed: int) -> Sen
     return Sensitivity(seen, typical, active)
 
 
-def mixing_errors(point: Point, limits: Limits = DEFAULT_LIMITS) -> tuple[float, ...]:
+def mixing_errors(
+    point: Point, limits: Limits = DEFAULT_LIMITS, errors: Sequence[float] | None = None
+) -> tuple[float, ...]:
     """For every sample its error if the fit mixed it with a twin: half their distance; 0 if it has none.
 
     Twins are similar samples with nearly parallel coefficients. With one output all coefficients are parallel, and the
     search steps on subsets of coordinates, at which such minima are not stationary.
+
+    Args:
+        point: the samples in their equation.
+        limits: what makes two samples twins.
+        errors: other bounds of the samples' errors. A mixture leaves a residual, which these bounds grow with: two
+            samples whose bounds are far below half their distance are told apart.
     """
     samples = point.samples.double()
     if point.coefficients.shape[1] < 2:
@@ -96,6 +117,9 @@ def mixing_errors(point: Point, limits: Limits = DEFAULT_LIMITS) -> tuple[float,
     parallel = torch.nn.functional.normalize(point.coefficients.double(), dim=1)
     twins = ((parallel @ parallel.T).abs() > limits.parallel) & (alike @ alike.T > limits.alike)  # (n, n)
     halves = torch.cdist(samples, samples) / (2 * samples.norm(dim=1, keepdim=True))
+    if errors is not None:
+        bounds = torch.tensor(errors).to(halves)
+        twins &= halves <= limits.told_apart * torch.maximum(bounds, bounds[:, None])
     return tuple(torch.where(twins.fill_diagonal_(False), halves, 0.0).amax(1).tolist())
 
 

@@ -63,7 +63,8 @@ def judge(
     if shown is not None:
         return shown
     if count is not None and not count.determined:
-        return Judgement(Outcome.NOT_RECOVERABLE, count.sentence)
+        outcome = Outcome.NOT_RECOVERABLE if count.shows_too_few else Outcome.INCONCLUSIVE
+        return Judgement(outcome, count.sentence)
     if premise is not None and premise.holds:
         return Judgement(Outcome.NOT_RECOVERED, premise.sentence)
     return Judgement(Outcome.INCONCLUSIVE, _open(result, found, premise, reason))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from exhume.attacks._base.tuning_suites import (
     ALIKE,
     BASIS,
+    DRIFTING,
     LARGE,
     LARGE_ONLY,
     NETWORK,
@@ -89,10 +90,14 @@ class NoiseFloorTuning:
     Attributes:
         max_residual: that a noise floor has.
         max_share: of the least contribution that the loss may be.
+        max_excess: times the residual that the estimated drift leaves, up to which drift explains a residual.
+        same: relative difference of the losses of two starts that reached the same minimum.
     """
 
     max_residual: float = tuned(0.3, "relative residual", **NETWORK)
     max_share: float = tuned(0.25, "x least contribution", **NETWORK)
+    max_excess: float = tuned(1.5, "x residual of the drift", **DRIFTING)
+    same: float = tuned(0.02, "relative difference", **DRIFTING)
 
 
 @dataclass(frozen=True)

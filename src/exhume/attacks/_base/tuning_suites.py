@@ -14,6 +14,7 @@ SPANNED = {
     "suite": "outputs",
 }
 NETWORK = {"problem": "two-layer networks and conv nets on 4 to 12 digits", "suite": "network"}
+DRIFTING = {"problem": "calibration families of `benches.drifting_networks`, 8 x 8 pixels, 0 to 89", "suite": "network"}
 COUNT = {"problem": "sphere d=30 n=10, p = 3dn, n unknown", "suite": "count"}
 ROUNDED = {"problem": "sphere d=30 n=20 with weights rounded to float16", "suite": "rounded"}
 LAST = {"problem": "sphere d=30 n=10, nine samples known", "suite": "last"}

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import torch
 
 from exhume.attacks._base.problem import Drift, Problem
+from exhume.attacks._search.noise_floor import drift_residual, estimated_shift
 from exhume.equation.span import SpanPoint
-from exhume.features import TrainedBody
 from exhume.solvers import levenberg_marquardt
 
 
@@ -32,20 +32,17 @@ def take_out_drift(
         samples: that solve the equation as it is.
         should_stop: called after every accepted step; True ends a round.
     """
-    target, features = problem.target, problem.features.with_dtype(samples.dtype)
-    head, tuning = target.trained_head, problem.tuning.drift
-    if head is None or not isinstance(features, TrainedBody):
-        return None
-    theta = target.displacement.to(samples.dtype)
+    features, tuning = problem.features.with_dtype(samples.dtype), problem.tuning.drift
+    theta = problem.target.displacement.to(samples.dtype)
     equation = problem.equation(features, theta, ridge=tuning.ridge)
     first = best = equation.at(samples)
     floor, corrected = math.nan, None
     for _ in range(tuning.rounds):
-        rows, weights = _all_samples(problem, best)
-        moved = features.drift(rows, weights @ head.to(samples))
-        shift = 0.5 * weights.T @ moved
+        shift = estimated_shift(problem, best)
+        if shift is None:
+            return None
         if math.isnan(floor):
-            floor = math.sqrt(equation.squared_size(equation.project(first, shift)) / equation.squared_norm)
+            floor = drift_residual(equation, first, shift)
         trial = problem.equation(features, theta + shift, ridge=tuning.ridge, squared_norm=equation.squared_norm)
         point = levenberg_marquardt(
             trial,
@@ -64,15 +61,6 @@ def take_out_drift(
     if corrected is None:
         return Drift(samples, None, floor, (), note)
     return Drift(best.samples, corrected, floor, _errors(first, best), note)
-
-
-def _all_samples(problem: Problem, point: SpanPoint) -> tuple[torch.Tensor, torch.Tensor]:
-    """Samples and their coefficients, the known ones too: all of them moved the body."""
-    known = problem.target.knowledge.samples
-    of_known = point.nuisance_coefficients
-    if known is None or of_known is None:
-        return point.samples, point.coefficients
-    return torch.cat([point.samples, known.to(point.samples)]), torch.cat([point.coefficients, of_known.T])
 
 
 def _errors(before: SpanPoint, after: SpanPoint) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
 from exhume.attacks._search import last_sample
-from exhume.attacks._search.noise_floor import is_noise_floor
+from exhume.attacks._search.noise_floor import is_explained_by_drift, is_noise_floor
 from exhume.attacks._search.rows import exchange_rows, residual_rows
 from exhume.attacks._search.spectral import is_one_layer, random_rows
 from exhume.attacks._search.subsets import Minimum
@@ -132,8 +132,8 @@ class DirectSearch(Search[DirectState]):
         best = _better(state.best, state.point)
         if self.problem.is_found(state.point):
             stop = Stop.CONVERGED
-        elif self.problem.target.trained_head is not None and (best is state.best or _is_settled(state.losses)):
-            stop = Stop.FLOOR if self._is_noise_floor(self.equation.at(best.rows)) else stop
+        elif (best is state.best or _is_settled(state.losses)) and self._is_trusted_floor(best.rows):
+            stop = Stop.FLOOR
         return self._result(best.rows, stop, state)
 
     def _end_start(self, state: DirectState, session: Session) -> DirectState | SearchResult:
@@ -145,14 +145,14 @@ class DirectSearch(Search[DirectState]):
                 self.problem.norms,
                 self._tuning.rounds,
                 partial(residual_rows, self.equation, self.problem.tuning.spectral, session.generator),
-                is_done=lambda point: self.problem.is_found(point) or self._is_noise_floor(point),
+                is_done=lambda point: self.problem.is_found(point) or self._is_last(point, None),
                 should_stop=session.record_within_budget,
             )
         best = _better(state.best, point)
         if self.problem.is_found(point):
             return self._result(point.rows, Stop.CONVERGED, state)
-        if self.problem.target.trained_head is not None and self._is_noise_floor(point):
-            return self._result(point.rows, Stop.FLOOR, state)
+        if self._is_last(point, state.best) or (state.start >= self._max_starts and self._is_trusted_floor(best.rows)):
+            return self._result(best.rows, Stop.FLOOR, state)
         if state.start >= self._max_starts:
             return self._result(best.rows, Stop.STARTS_SPENT, state)
         start = state.start + 1
@@ -166,6 +166,17 @@ class DirectSearch(Search[DirectState]):
         if self.problem.norms_open and not state.freed:
             return self.problem.sphere, self._tuning.on_sphere
         return self.problem.norms, self._tuning.rule
+
+    def _is_last(self, point: SpanPoint, before: Minimum | None) -> bool:
+        """Whether no further start is needed: the features' drift explains the floor, or two starts reached it."""
+        if self.problem.target.trained_head is None or not self._is_noise_floor(point):
+            return False
+        same = self.problem.tuning.noise_floor.same
+        reached_twice = before is not None and abs(point.loss - before.loss) <= same * before.loss
+        return reached_twice or is_explained_by_drift(self.problem, self.equation, point)
+
+    def _is_trusted_floor(self, rows: torch.Tensor) -> bool:
+        return self.problem.target.trained_head is not None and self._is_noise_floor(self.equation.at(rows))
 
     def _is_noise_floor(self, point: SpanPoint) -> bool:
         return is_noise_floor(self.equation, point, self._counted, self.problem.tuning.noise_floor)
