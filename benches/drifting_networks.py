@@ -29,7 +29,7 @@ JUDGING = (
     "conv-conv norm relu",
 )
 _BETWEEN = {"dense-dense": 256, "conv-conv": 16}  # width, or channels, of the layer before the last hidden one
-MOST_FEATURES = 500
+MOST_FEATURES = 1000
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def draw_case(families: tuple[str, ...], index: int) -> Case:
     loss = "square" if outputs == 1 else ("square", "cross-entropy")[index // len(families) % 2]
     samples = rng.choice((4, 4, 5, 5, 6, 7, 8) if outputs > 1 else (3, 4))
     combinations = outputs - (loss == "cross-entropy")
-    ratio = math.exp(rng.uniform(math.log(1.3), math.log(14)))
+    ratio = math.exp(rng.uniform(math.log(2), math.log(14)))
     return Case(
         family=families[index % len(families)],
         num_features=max(DIM, min(round(ratio * DIM * samples / combinations), MOST_FEATURES)),

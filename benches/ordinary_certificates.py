@@ -15,7 +15,7 @@ from benches.problems import FIGURES, side_by_side, table
 from exhume.results.certificate import FAILED, RECOVERED_BELOW
 
 NETWORKS = 208
-MOST_PASSES, STARTS = 500, 4
+MOST_PASSES, STARTS = 600, 4
 RESULTS = FIGURES / "ordinary_certificates"
 
 

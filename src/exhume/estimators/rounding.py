@@ -1,4 +1,4 @@
-"""Whole numbers and decimals: columns of recovered rows are rounded where their error bars show that they lie on a grid.
+"""Whole numbers and decimals: columns of recovered rows are rounded where error bars show that they lie on a grid.
 
 A column of ages holds whole numbers. If every recovered value is a whole number up to its error bar, and the bars are
 so short that chance does not explain it, the true values are these numbers, and rounding makes the rows exact.
