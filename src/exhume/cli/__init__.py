@@ -80,6 +80,8 @@ def _skip_conversion_of_text(command: Any, ctx: Any) -> None:
 
     To convert a value typer imports pydantic, which takes longer than all else that a forecast needs.
     """
+    if command.callback is None:  # a group of commands without options of its own
+        return
     hints = get_type_hints(getattr(command.callback, "__wrapped__", command.callback))
     for each in command.get_params(ctx):
         if not each.required and not each.multiple and each.nargs == 1:
