@@ -145,10 +145,11 @@ def test_result_is_whole_and_comes_back_from_disk(target, method, result, tmp_pa
     assert again.to_json() == result.to_json()
 
 
-def test_same_seed_same_answer(target, method, result):
-    again = run(target, method, seed=5)
-    assert torch.equal(again.samples, result.samples)
-    assert again.passes == result.passes
+def test_same_seed_same_answer(target, method):
+    # A part of the search is enough here: tests/cli/test_kill.py compares whole ones.
+    first, again = (run(target, method, seed=5, max_passes=30) for _ in range(2))
+    assert torch.equal(again.samples, first.samples)
+    assert (again.passes, again.history["loss"]) == (first.passes, first.history["loss"])
 
 
 def test_residual_is_that_of_the_samples_returned(target, method, result):
@@ -200,7 +201,8 @@ def test_fewer_equations_than_unknowns_is_refused_and_can_be_insisted_on(target,
         assert len(result.samples) == 3
         assert "60 were to be looked for, but the first layer was moved by 3" in result.summary()
         return
-    result = run(target, method, num_samples=60, allow_underdetermined=True)
+    budget = {} if method == "exact" else {"max_passes": 200}
+    result = run(target, method, num_samples=60, allow_underdetermined=True, **budget)
     if method == "greedy" and len(result.samples) == 3:  # it stops at the fewest that explain the weights
         assert result.certificate.verdict == "exact"
         assert "3 of the 60 looked for explain the weights" in result.summary()

@@ -66,7 +66,9 @@ def test_weights_are_released_in_the_precision_asked_for():
 
 
 def test_coarser_weights_give_a_larger_error():
-    errors = [run(cell(ratio=8, victim={"kind": "rf", "released": kind})).outcome.error for kind in ("float16", "int8")]
+    once = {"method": "exact", "max_starts": 1}  # further starts end in the same minimum
+    victims = [{"kind": "rf", "released": kind} for kind in ("float16", "int8")]
+    errors = [run(cell(ratio=8, victim=victim, attack=once)).outcome.error for victim in victims]
     assert 1e-5 < errors[0] < errors[1] / 5
 
 

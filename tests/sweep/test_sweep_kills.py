@@ -18,7 +18,7 @@ from fake_experiments import cells_of
 from exhume.sweep.run import run_sweep
 
 HERE = Path(__file__).parent
-PATIENCE = 120  # seconds; only a broken test waits so long
+PATIENCE = 600  # seconds; only a broken test waits so long, however busy the machine is
 
 
 def environment():
