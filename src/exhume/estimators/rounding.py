@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.estimators.undo import Rows
+from exhume.support.text import plural
 
 # Decimals that are tried, fewest first.
 _DECIMALS = range(7)
@@ -48,7 +49,7 @@ def rounded(rows: Rows, bars: NDArray[np.float64], names: Sequence[str]) -> Rows
     if not by_decimals:
         return rows
     parts = [
-        f"to {'whole numbers' if not decimals else f'{decimals} decimals'}: {', '.join(columns)}"
+        f"to {plural(decimals, 'decimal') if decimals else 'whole numbers'}: {', '.join(columns)}"
         for decimals, columns in sorted(by_decimals.items())
     ]
     note = f"Rounded, because every value lies within its error bar of such a number: {'; '.join(parts)}."

@@ -13,6 +13,8 @@ from exhume.features import FeatureMap
 
 # Numbers in an array over starts and features that are computed at a time; it bounds memory.
 _AT_ONCE = 2**22
+# Share of a feature's squared size below which what is outside of a span is rounding of float32.
+_LEAST_OUTSIDE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -37,51 +39,63 @@ class Ascent:
         """Applications of the features for each start: two a step, fewer starts from stage to stage."""
         return sum(2 * (steps + 1) * self.tuning.kept**stage for stage, steps in enumerate(self.tuning.steps))
 
-    def climb(self, residual: torch.Tensor, starts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def climb(
+        self, residual: torch.Tensor, starts: torch.Tensor, spanned: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """The best points (m, d) from starts (s, d), and q there (m,), 0 where phi is not finite.
 
-        After every stage but the last only the best share of the points goes on.
+        After every stage but the last only the best share of the points goes on. With an orthonormal basis `spanned`
+        (p, b) of what other rows and their moves explain already, and R orthogonal to it, phi counts without its part
+        in there: q is then 1 where one sample alone is missing, however much of its feature the others imitate.
         """
         residual = (residual / residual.norm()).to(self.features.dtype)
+        spanned = residual.new_zeros((residual.shape[1], 0)) if spanned is None else spanned.to(residual)
         most = max(1, _AT_ONCE // self.features.num_features)
         points, values = starts.to(self.features.dtype), starts.new_zeros(len(starts))
-        curvature = self._curvature(points[: self.tuning.probes])
+        curvature = self._curvature(points[: self.tuning.probes], spanned)
         for stage, steps in enumerate(self.tuning.steps):
             if stage:
                 points = points[values.argsort(descending=True)[: max(1, int(self.tuning.kept * len(points)))]]
-            parts = [self._climb(residual, part, steps, curvature) for part in points.split(most)]
+            parts = [self._climb((residual, spanned), part, steps, curvature) for part in points.split(most)]
             points, values = (torch.cat(each) for each in zip(*parts, strict=True))
         return points, values
 
     def _climb(
-        self, residual: torch.Tensor, starts: torch.Tensor, steps: int, curvature: float
+        self, shown: tuple[torch.Tensor, torch.Tensor], starts: torch.Tensor, steps: int, curvature: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         points = starts.to(self.features.dtype)
         longest = self.tuning.longest * math.sqrt(points.shape[1]) * float(points.std())
         for _ in range(steps):
             at = self.features.linearise(points)
-            value, along = self._value(residual, at.features)
+            value, along = _value(*shown, at.features)
             # Half the gradient of q; that of log q over four times the curvature leads to the top of a bump.
             step = at.vjp(along) / (curvature * value + 1e-30)[:, None]
             size = step.norm(dim=1, keepdim=True)
             step = self.tuning.damping * step * (longest / size.clamp_min(longest))
             points = self.norms.retract(points + torch.where(step.isfinite().all(1, keepdim=True), step, 0.0))
-        return points, self._value(residual, self.features.forward(points))[0]
+        return points, _value(*shown, self.features.forward(points))[0]
 
-    def _value(self, residual: torch.Tensor, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """q, and half its derivative in the features."""
-        shown = features @ residual.T  # (s, k)
-        norms = features.square().sum(1).clamp_min(1e-30)
-        value = (shown.square().sum(1) / norms).nan_to_num(0.0, 0.0, 0.0)
-        return value, (shown @ residual - value[:, None] * features) / norms[:, None]
-
-    def _curvature(self, points: torch.Tensor) -> float:
+    def _curvature(self, points: torch.Tensor, spanned: torch.Tensor) -> float:
         """The mean of ||J v||^2 / ||phi||^2 over directions v of unit length: that of a bump at its top."""
         at = self.features.linearise(points)
         directions = points.roll(1, 0) - points if len(points) > 1 else torch.ones_like(points)
         directions = directions / directions.norm(dim=1, keepdim=True).clamp_min(1e-30)
-        shares = at.jvp(directions).square().sum(1) / at.features.square().sum(1)
+        moves, features = (_outside(each, spanned) for each in (at.jvp(directions), at.features))
+        shares = moves.square().sum(1) / features.square().sum(1)
         return float(shares[shares.isfinite()].mean()) or 1.0
+
+
+def _value(residual: torch.Tensor, spanned: torch.Tensor, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """q, and half its derivative in the features."""
+    shown, outside = features @ residual.T, _outside(features, spanned)  # (s, k), (s, p)
+    least = _LEAST_OUTSIDE * features.square().sum(1)
+    norms = torch.maximum(outside.square().sum(1), least).clamp_min(1e-30)
+    value = (shown.square().sum(1) / norms).nan_to_num(0.0, 0.0, 0.0)
+    return value, (shown @ residual - value[:, None] * outside) / norms[:, None]
+
+
+def _outside(features: torch.Tensor, spanned: torch.Tensor) -> torch.Tensor:
+    return features - (features @ spanned) @ spanned.T if spanned.shape[1] else features
 
 
 def distinct(

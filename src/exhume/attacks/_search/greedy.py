@@ -16,7 +16,7 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.ascent import Ascent, distinct
 from exhume.attacks._search.rows import drop_rows
-from exhume.equation.dense_span import DenseSpan
+from exhume.equation.dense_span import DensePoint, DenseSpan
 from exhume.equation.span import SpanPoint
 from exhume.results.error_bars import DEFAULT_LIMITS
 from exhume.results.stop import Stop
@@ -78,9 +78,11 @@ class GreedySearch(Search[GreedyState]):
 
     def advance(self, state: GreedyState, session: Session) -> GreedyState | SearchResult:
         """One round."""
-        rows = self._kept(state, session.generator)
+        rows = self._kept(state, session)
         rows = torch.cat([rows, self._new_points(rows, state.stalled, session)])
         point = self._refine(rows, session)
+        if state.stalled and len(rows) >= self.count:  # few steps do not show whether an exchange was right
+            point = self._polished(point, session)
         if len(rows) > self.count and not self._is_near(point):
             point = self._refine(drop_rows(point, self.count), session)
         if self._is_near(point):
@@ -167,23 +169,40 @@ class GreedySearch(Search[GreedyState]):
             should_stop=session.is_over_budget,
         ).point
 
-    def _kept(self, state: GreedyState, generator: torch.Generator) -> torch.Tensor:
-        """The rows to go on with: all, or a random half after so many rounds without a clear fall."""
-        if (state.stalled + 1) % self.tuning.restart_after:
+    def _kept(self, state: GreedyState, session: Session) -> torch.Tensor:
+        """The rows to go on with.
+
+        That is all of them while the loss falls. In a round without a clear fall, one of the best rows makes way for
+        another: of the two that are most alike the lesser one, since a pair around one sample imitates what its moves
+        would do. After so many such rounds a random half of the rows is left.
+        """
+        if state.stalled == 0 or state.best_rows is None:
             return state.rows
-        order = torch.randperm(len(state.rows), generator=generator)
-        return state.rows[order[: len(order) // 2]]
+        if (state.stalled + 1) % self.tuning.restart_after == 0:
+            order = torch.randperm(len(state.rows), generator=session.generator)
+            return state.rows[order[: len(order) // 2]]
+        if state.stalled >= self.tuning.restart_after or len(state.best_rows) < self.count:
+            return state.rows
+        point = self.equation.at(state.best_rows)
+        unit = torch.nn.functional.normalize(point.linearised.features, dim=1)
+        alike = (unit @ unit.T).abs().fill_diagonal_(0.0)
+        pair = alike.argmax() if state.stalled % 2 else torch.randint(alike.numel(), (), generator=session.generator)
+        contributions = self.equation.contributions(point)
+        lesser = min(divmod(int(pair), len(alike)), key=lambda row: float(contributions[row]))
+        rest = torch.cat([state.best_rows[:lesser], state.best_rows[lesser + 1 :]])
+        return self._refine(rest, session).rows
 
     def _new_points(self, rows: torch.Tensor, stalled: int, session: Session) -> torch.Tensor:
         """The points that the residual of the rows shows best, (m, d)."""
-        tuning, residual = self.tuning.ascent, self.equation.without_nuisance()
+        tuning, residual, spanned = self.tuning.ascent, self.equation.without_nuisance(), None
         if len(rows):
-            residual = self.equation.at(rows).residual
+            point = self.equation.at(rows)
+            residual, spanned = point.residual, self._spanned(point) if stalled else None
         # A budget that is nearly spent allows fewer starts.
         affordable = session.passes_left() * self.count / self._ascent.cost
         most = self._starts * (1 + min(stalled, self.tuning.most_starts - 1))
         starts = self._random(int(max(1, min(most, affordable))), session.generator)
-        points, values = self._ascent.climb(residual, starts)
+        points, values = self._ascent.climb(residual, starts, spanned)
         best = values.argsort(descending=True)[: 8 * self.count]
         features = self._ascent.features.forward(points[best])
         missing = max(1, self.count - len(rows))
@@ -191,6 +210,15 @@ class GreedySearch(Search[GreedyState]):
         wanted = 1 + max(0, missing - 1) // self.tuning.joined
         chosen = distinct(features, values[best], wanted, tuning.least_share, tuning.most_alike)
         return points[best[chosen]].to(rows)
+
+    def _spanned(self, point: DensePoint) -> torch.Tensor | None:
+        """An orthonormal basis of the rows' features and of what moving the rows changes; None for several outputs."""
+        if self.problem.target.num_outputs > 1:
+            return None
+        moves = self.equation.dense_jacobian(point).flatten(1)  # (p, n d), orthogonal to the features
+        if point.basis.shape[1] + moves.shape[1] >= moves.shape[0]:
+            return None
+        return torch.cat([point.basis, torch.linalg.qr(moves)[0]], 1)
 
     def _random(self, count: int, generator: torch.Generator) -> torch.Tensor:
         """Points with the known mean and spread of the columns, by default 0 and 1."""
