@@ -25,6 +25,7 @@ from exhume.errors import DataError, unknown_name
 from exhume.estimators.linear import span_target
 from exhume.networks import MLP
 from exhume.support.checkpoint import fingerprint
+from exhume.target.displacement import Initial
 from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
 from exhume.victims import RandomFeatures, train
@@ -136,7 +137,7 @@ def _gradient_descent(network: MLP, training: Dataset, *, start_known: bool, **o
     start = [weight.detach().clone() for weight in network.parameters()]
     trained = train(network, training.inputs, training.labels, **options)
     known = Knowledge(num_samples=training.num_samples)
-    initial = dict(trained.initial) if start_known else "unknown"
+    initial: Initial = dict(trained.initial) if start_known else "unknown"
     target = Target.last_layer(network, initial_head=initial, input_shape=network.input_shape, knowledge=known)
     return Made(target, training, start)
 
