@@ -94,6 +94,7 @@ def test_confirmations_count_the_starts_that_ended_with_a_row():
     starts = torch.cat([rows, rows[[1, 0]] + 0.1, torch.stack([rows[0], -rows[1]])])
     assert search.confirmations(rows, starts).tolist() == [3, 2]
     assert search.confirmations(rows, starts[:0]).tolist() == [0, 0]
+    torch.testing.assert_close(search.disagreement(rows, starts), torch.tensor([0.0, 0.01 * 3**0.5]))
 
 
 def test_targets_that_cannot_be_read_are_refused_with_what_to_do():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from auditing_models import DIM, SAMPLES, probe
+from torch import nn
 
 import exhume
 from exhume.attacks import fitting
@@ -36,6 +37,27 @@ def test_the_first_layer_is_tried_first_where_the_initial_body_or_a_subspace_is_
     moved = exhume.Target.last_layer(network.eval(), initial_head=before, input_shape=(DIM,))
     assert fitting(moved) == ("unmix", "subspace", "exact")
     assert fitting(target.assuming(subspace=torch.eye(DIM)[:5])) == ("subspace", "exact")
+
+
+def convolutional():
+    """A target whose first layer is a convolution, all initial weights known."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 2))
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(0.01 * torch.randn_like(weight))
+    known = exhume.Knowledge(num_samples=1)
+    return exhume.Target.network(network.eval(), initial=before, input_shape=(1, 6, 6), knowledge=known)
+
+
+def test_all_layers_are_tried_last_where_the_first_is_not_dense_and_get_half_of_what_is_left():
+    target = convolutional()
+    assert fitting(target) == ("subspace", "exact", "layers")
+    subspace, exact, layers = attempt(target, settings(budget_passes=400))
+    assert subspace.result is None
+    assert exact.result.max_passes == 200
+    assert layers.result.max_passes == pytest.approx(400 - exact.result.passes)
 
 
 def test_a_result_that_is_good_ends_the_attempts(target):

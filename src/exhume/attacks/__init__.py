@@ -36,7 +36,7 @@ ATTACKS: dict[str, type[Attack]] = {
 AUTO = "auto"  # the attacks that fit a target, until one is good enough
 DEFAULT = AUTO
 # Part of what is left of a budget that an attack may use while others wait.
-_SHARE = 0.5
+SHARE = 0.5
 _RANK = {EXACT: 0, APPROXIMATE: 1, FAILED: 2}
 
 
@@ -66,17 +66,18 @@ def fitting(target: Target) -> tuple[str, ...]:
     """The attacks to try on a target, the cheapest first.
 
     Where initial weights are known, a dense first layer may give the samples away without a search over them, and its
-    displacement shows their span; the last layer comes last. Features of data pipelines oscillate: they are attacked
-    greedily.
+    displacement shows their span; then comes the last layer, and all layers where the first one is not dense. Features
+    of data pipelines oscillate: they are attacked greedily.
     """
     known = target.knowledge
     if Greedy.applies_to(target):
         return (Greedy.name,)
     if target.known_model is None or known.initial_body != "known":
         return (Exact.name,) if known.subspace is None else (Subspace.name, Exact.name)
+    if not Unmix.applies_to(target):
+        return Subspace.name, Exact.name, Layers.name
     # Unmixing finds all samples alike: it does not use those that are known.
-    unmixes = not known.known_samples and Unmix.applies_to(target)
-    return (Unmix.name, Subspace.name, Exact.name) if unmixes else (Subspace.name, Exact.name)
+    return (Subspace.name, Exact.name) if known.known_samples else (Unmix.name, Subspace.name, Exact.name)
 
 
 def is_good(result: Reconstruction) -> bool:
@@ -140,7 +141,7 @@ def _best_of(
     refusals: list[str] = []
     passes, ends_at = shared.pop("max_passes", math.inf), time.monotonic() + shared.pop("max_seconds", math.inf)
     for place, name in enumerate(names):
-        share = 1.0 if place == len(names) - 1 else _SHARE
+        share = 1.0 if place == len(names) - 1 else SHARE
         left = {"max_passes": passes - sum(each.passes for each in results), "max_seconds": ends_at - time.monotonic()}
         if results and (is_good(results[-1]) or min(left.values()) <= 0):
             break

@@ -63,7 +63,8 @@ class Layers(Attack):
 
     def equation_count(self, target: Target, num_samples: int) -> EquationCount:
         """Numbers of all layers with known initial weights; entries of the samples and coefficients at the nodes."""
-        self._check_network(target)
+        if not self.applies_to(target):
+            raise InputError(_NO_NETWORK)
         per_sample = target.features.input_dim + self.tuning.layers.nodes * target.num_outputs
         return EquationCount(count_equations(target, "all", from_initial=True), num_samples * per_sample)
 
@@ -89,9 +90,8 @@ class Layers(Attack):
             proposal.notes["left out"] = f"Left out, as their initial weights are not known: {', '.join(left_out)}."
         return proposal
 
-    def _check_network(self, target: Target) -> None:
-        if not self.applies_to(target):
-            raise InputError(
-                "layers reads a whole network, and this target has none, or its initial weights are not known; give "
-                "the state dict of the untrained network: Target.network(module, initial=state_dict, input_shape=...)"
-            )
+
+_NO_NETWORK = (
+    "layers reads a whole network, and this target has none, or its initial weights are not known; give the state dict "
+    "of the untrained network: Target.network(module, initial=state_dict, input_shape=...)"
+)

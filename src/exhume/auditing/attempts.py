@@ -69,7 +69,10 @@ def attempt(
     ends_at, passes_left = time.monotonic() + settings.budget_seconds, settings.budget_passes
     attempts: list[Attempt] = []
     progress_of = progress_of or (lambda _: nullcontext())
-    for method in attacks.fitting(target) if settings.method == attacks.AUTO else (settings.method,):
+    methods = attacks.fitting(target) if settings.method == attacks.AUTO else (settings.method,)
+    for place, method in enumerate(methods):
+        # `layers` is slow: what comes before it must leave it its part.
+        share = attacks.SHARE if attacks.Layers.name in methods[place + 1 :] else 1.0
         seconds_left = ends_at - time.monotonic()
         if attempts and (passes_left <= 0 or seconds_left <= 0):
             attempts.append(Attempt(method, reason="the budget was spent before"))
@@ -79,8 +82,8 @@ def attempt(
                 target,
                 method,
                 seed=settings.seed,
-                max_passes=passes_left,
-                max_seconds=max(seconds_left, 1e-3),
+                max_passes=share * passes_left,
+                max_seconds=max(share * seconds_left, 1e-3),
                 progress=report,
                 checkpoint=_checkpoint(workplace, target, method, settings.seed),
             )

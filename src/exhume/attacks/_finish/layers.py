@@ -24,7 +24,7 @@ def finish_layers(
     # A path that is simulated with rows of an unfinished start shows nothing.
     equation, miss = search.curved(found.rows, problem.tuning.layers.nodes) if len(found.found) else search.straight
     point = equation.at(found.rows)
-    bars = _bars(search, equation, point, confirmed, counted, limits)
+    bars = _bars(search, found, equation, point, counted, limits)
     outputs = search.network.outputs(search.network.after, found.rows).detach()
     labels = outputs.sign()[:, 0] if outputs.shape[1] == 1 else outputs.argmax(1).to(found.rows)
     read = ", ".join(equation.nodes.names)
@@ -53,23 +53,26 @@ def finish_layers(
 
 def _bars(
     search: LayersSearch,
+    found: LayersFound,
     equation: PathEquation,
     point: PathPoint,
-    confirmed: torch.Tensor,
     counted: EquationCount,
     limits: Limits,
 ) -> list[float]:
-    """For every sample the larger of what noise and the disagreement of layers' units show; a guess if unconfirmed.
+    """For every sample the largest of what noise, leaving units out and the distance to another start show.
 
-    A sample whose contribution does not exceed the residual could be any other: it has no error bar either.
+    Two samples of one class may have exchanged a part of themselves at hardly any cost, which only starts that ended
+    elsewhere show. A sample that one start alone found, or whose contribution does not exceed the residual, has no error
+    bar, but a guess.
     """
+    confirmed = search.confirmations(found.rows, found.found) > 1
     if not counted.determined or not bool(confirmed.any()):
         return [limits.guess] * len(point.rows)
     operator = NormalOperator(equation, point, search.norms, limits)
     noise = predict_errors(operator, counted.equations - counted.unknowns, 0)
     parts = leave_out_errors(equation, point, search.norms, limits)
     seen = confirmed & (equation.contributions(point) > point.loss).to(confirmed.device)
-    bars = [max(each) for each in zip(noise, parts, strict=True)]
+    bars = [max(each) for each in zip(noise, parts, search.disagreement(found.rows, found.found).tolist(), strict=True)]
     return [bar if kept else limits.guess for bar, kept in zip(bars, seen.tolist(), strict=True)]
 
 

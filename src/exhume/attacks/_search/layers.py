@@ -153,11 +153,16 @@ class LayersSearch(Search[LayersState]):
 
     def confirmations(self, rows: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
         """For every row how many independent starts ended with it, (n,)."""
-        if not len(found):
-            return torch.zeros(len(rows), dtype=torch.int64)
+        return (self._apart(rows, found) < self._tuning.agree).sum(0)
+
+    def disagreement(self, rows: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+        """For every row its relative distance to the second of the starts that are next to it, (n,); needs two."""
+        return self._apart(rows, found).sort(0).values[1]
+
+    def _apart(self, rows: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+        """Relative distance of every row to the nearest one that each start ended with, (s, n)."""
         starts = found.reshape(-1, self.count, rows.shape[1])
-        apart = torch.stack([torch.cdist(rows, each) for each in starts]) / rows.norm(dim=1, keepdim=True)
-        return (apart.amin(2) < self._tuning.agree).sum(0)
+        return torch.cdist(rows[None], starts).amin(2) / rows.norm(dim=1)
 
     @property
     def _like(self) -> torch.Tensor:
