@@ -49,5 +49,6 @@ def demo(
         scored,
         "",
         f"Recovered {value['recovered']} of {SAMPLES} training images. Look at {gallery}",
+        f"Next: exhume report {out} writes a page on this attack, exhume audit --help is about your own model.",
     ]
     show("\n".join(text), {**value, "gallery": str(gallery)}, json)
