@@ -25,19 +25,20 @@ WIDTH, HEIGHT = 1320, 1000
 EXHUME = (sys.executable, "-c", "from exhume.cli import main; main()")
 
 
-def tutorial(folder: Path) -> Path:
-    """The files and commands of docs/audit.md, up to its first report, with measured defences."""
+def tutorial(folder: Path) -> tuple[Path, Path]:
+    """The files and commands of docs/audit.md: its first report, and one with measured defences."""
     for block in re.findall(r"^```python\n(.*?)^```", (DOCS / "audit.md").read_text(), flags=re.M | re.S):
         if named := re.match(r"# (\w+\.py)\n", block):
             (folder / named.group(1)).write_text(block)
     subprocess.run([sys.executable, "train.py"], cwd=folder, check=True)
     words = (
         "audit --model mymodel.py:build --weights after.safetensors --initial before.safetensors --input-shape 1,8,8 "
-        "--know pixel_mean=0.3 --know pixel_std=0.38 --truth images.npy --labels classes.npy --defences "
-        "--held-out other_images.npy --held-out-labels other_classes.npy --name tutorial --out audit"
+        "--know pixel_mean=0.3 --know pixel_std=0.38 --truth images.npy --labels classes.npy "
+        "--held-out other_images.npy --held-out-labels other_classes.npy --name tutorial"
     )
-    subprocess.run([*EXHUME, *words.split()], cwd=folder, check=True)
-    return folder / "audit" / "report.html"
+    for more in ("--out audit", "--defences --out defended"):
+        subprocess.run([*EXHUME, *f"{words} {more}".split()], cwd=folder, check=True)
+    return folder / "audit" / "report.html", folder / "defended" / "report.html"
 
 
 def records(folder: Path) -> Path:
@@ -63,20 +64,25 @@ def screenshot(page: Page, element: str, name: str) -> None:
     page.locator(element).first.screenshot(path=IMAGES / name)
 
 
+def take_report(browser: Browser, audit: Path) -> None:
+    """The head of the report in both themes, and its gallery."""
+    top = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT}
+    page = opened(browser, audit)
+    page.screenshot(path=IMAGES / "audit_report.png", clip=top)
+    screenshot(page, "#gallery", "audit_gallery.png")
+    opened(browser, audit, "dark").screenshot(path=IMAGES / "audit_dark.png", clip=top)
+
+
 def main() -> None:
     executable = shutil.which("chromium")
     if executable is None:
         raise SystemExit("chromium is not on the path")
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
         folder = Path(place)
-        audit, table = tutorial(folder), records(folder)
+        (audit, defended), table = tutorial(folder), records(folder)
         browser = playwright.chromium.launch(executable_path=executable, args=list(QUIET))
-        top = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT}
-        page = opened(browser, audit)
-        page.screenshot(path=IMAGES / "audit_report.png", clip=top)
-        screenshot(page, "#gallery", "audit_gallery.png")
-        screenshot(page, "#defences figure", "audit_defences.png")
-        opened(browser, audit, "dark").screenshot(path=IMAGES / "audit_dark.png", clip=top)
+        take_report(browser, audit)
+        screenshot(opened(browser, defended), "#defences figure", "audit_defences.png")
         screenshot(opened(browser, table), "#records", "audit_records.png")
         browser.close()
 
