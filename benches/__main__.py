@@ -38,6 +38,7 @@ BENCHES = (
     "several_outputs",
     "unmix",
     "layers",
+    "replay",
     "tabular",
     "diagnosis",
     "defences",

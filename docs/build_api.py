@@ -28,7 +28,7 @@ SUBJECTS = {
         "planning.outlook",
         "planning.Outlook",
     ),
-    "Victims and targets": ("RandomFeatures", "Target", "Knowledge", "FeatureMap", "Activation"),
+    "Victims and targets": ("RandomFeatures", "Target", "Knowledge", "Recipe", "FeatureMap", "Activation"),
     "Initial weights": ("find_seed", "find_checkpoint", "InitialWeights"),
     "Attacks": (
         "reconstruct",
@@ -37,6 +37,7 @@ SUBJECTS = {
         "Subspace",
         "Unmix",
         "Layers",
+        "Replay",
         "Greedy",
         "KKT",
         "NTK",

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exhume import data
+from exhume import Recipe, data
 from exhume.attacks import ATTACKS, reconstruct
 from exhume.cli.train import write_run
 from exhume.networks import TwoLayer
@@ -13,10 +13,13 @@ from exhume.run_folder import RunFolder
 from exhume.support.files import read_tensors
 from exhume.victims import RandomFeatures, train
 
-# Attacks that read layers of a network below its head.
-NETWORKS = ("layers", "unmix")
-# What an attack must know of a victim of random features.
-KNOWN = {"subspace": {"subspace": torch.eye(12)}}
+# Attacks that read more than the head of a network.
+NETWORKS = ("layers", "unmix", "replay")
+# What an attack must know of its victim.
+KNOWN = {
+    "subspace": {"subspace": torch.eye(12)},
+    "replay": {"recipe": Recipe(loss="square", learning_rate=1e-3, steps=6), "labels": torch.ones(3)},
+}
 
 
 @pytest.fixture

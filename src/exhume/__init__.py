@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from exhume.activations import Activation
-    from exhume.attacks import KKT, NTK, Descent, Exact, Greedy, Layers, Subspace, Unmix, reconstruct
+    from exhume.attacks import KKT, NTK, Descent, Exact, Greedy, Layers, Replay, Subspace, Unmix, reconstruct
     from exhume.auditing import Audit, audit, find_checkpoint
     from exhume.errors import DataError, ExhumeError, FileError, InputError
     from exhume.features import FeatureMap
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from exhume.target.initial_weights import InitialWeights, find_seed
     from exhume.target.knowledge import Knowledge
     from exhume.target.target import Target
+    from exhume.training.recipe import Recipe
     from exhume.victims import RandomFeatures
 
     __version__: str
@@ -42,6 +43,8 @@ _HOME = {
     "Knowledge": "target.knowledge",
     "Layers": "attacks",
     "RandomFeatures": "victims",
+    "Recipe": "training.recipe",
+    "Replay": "attacks",
     "Reconstruction": "results.reconstruction",
     "Score": "scoring",
     "Stop": "results.stop",
@@ -92,7 +95,9 @@ __all__ = [
     "Knowledge",
     "Layers",
     "RandomFeatures",
+    "Recipe",
     "Reconstruction",
+    "Replay",
     "Score",
     "Stop",
     "Subspace",

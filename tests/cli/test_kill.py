@@ -23,13 +23,14 @@ ATTACKS = {
     "kkt": ("--option", "max_steps=150", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
     "layers": ("--option", "max_starts=1", "--budget-passes", "9000"),
     "ntk": ("--option", "max_steps=150", "--option", "tolerance=0"),
+    "replay": ("--recipe", "{folder}/recipe.yaml", "--know", "labels={folder}/labels.npy", "--option", "max_starts=1"),
     "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "400"),
     "unmix": ("--budget-passes", "240"),
 }
 # Victims, too narrow to be solved: random features, or a network for attacks that read its first layer.
 FEATURES = ("rf", "--dim", 30, "--samples", 12, "--ratio", 1.2)
 NETWORKS = dict.fromkeys(
-    ("layers", "unmix"), ("two-layer", "--data", "sphere", "--dim", 30, "--samples", 12, "--width", 36)
+    ("layers", "replay", "unmix"), ("two-layer", "--data", "sphere", "--dim", 30, "--samples", 12, "--width", 36)
 )
 STEPS = 12  # before the process is killed
 PATIENCE = 600.0  # seconds after which it must have come so far, however busy the machine is
@@ -79,6 +80,8 @@ def test_killed_attack_resumes_to_the_same_answer(exhume_command, reports, tmp_p
     small_run = tmp_path / "run"
     exhume_command("train", *NETWORKS.get(method, FEATURES), "--out", small_run)
     np.save(tmp_path / "basis.npy", np.eye(30, dtype=np.float32))
+    np.save(tmp_path / "labels.npy", np.ones(12, dtype=np.float32))
+    (tmp_path / "recipe.yaml").write_text("loss: square\nlearning_rate: 1e-3\nsteps: 6\n")
     options = [option.format(folder=tmp_path) for option in ATTACKS[method]]
     words = ["attack", str(small_run), "--method", method, *options]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from exhume import attacks, data
+from exhume import Recipe, attacks, data
 from exhume.equation.path import Nodes, PathEquation
 from exhume.equation.trained_network import TrainedNetwork
 from exhume.errors import InputError
@@ -16,6 +16,7 @@ from exhume.results.reconstruction import Reconstruction
 from exhume.results.stop import Stop
 from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
+from exhume.training.simulation import Simulation, Unknowns
 from exhume.victims import RandomFeatures, train
 from exhume.victims.trained_network import target as network_target
 
@@ -27,15 +28,16 @@ ATTACKS = {
     "kkt": {"max_steps": 40, "sample_rate": 1e-3, "parameters": "head"},
     "layers": {"max_starts": 1, "max_passes": 2000},
     "ntk": {"max_steps": 40, "parameters": "head"},
+    "replay": {"max_starts": 1},
     "subspace": {"max_starts": 1},
     "unmix": {},
 }
 # Those that read one kind of target only.
-READS = {"unmix": "relu_network", "layers": "tanh_network"}
+READS = {"unmix": "relu_network", "layers": "tanh_network", "replay": "replayed_network"}
 # Those that solve these small problems in their first step, whatever the budget.
 AT_ONCE = {"unmix"}
 # Passes that a step under way and the judge may take beyond the budget.
-BEYOND = {"layers": 600}
+BEYOND = {"layers": 600, "replay": 3000}
 # Those that return more candidates than the 3 samples.
 CANDIDATES = {"kkt": 6, "ntk": 6}
 
@@ -98,6 +100,20 @@ def relu_network(training, network=None):
     return Target.last_layer(network.eval(), initial_head=before, input_shape=(8,), knowledge=known)
 
 
+def replayed_network(training):
+    """Two layers, trained by six steps whose recipe is known."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(8, 40), nn.GELU(), nn.Linear(40, 2))
+    before = {name: weight.clone() for name, weight in network.state_dict().items()}
+    optimiser = torch.optim.SGD(network.parameters(), 0.2)
+    for _ in range(6):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(training.inputs), torch.tensor([0, 1, 0])).backward()
+        optimiser.step()
+    known = Knowledge(num_samples=3, recipe=Recipe(learning_rate=0.2, steps=6))
+    return Target.last_layer(network.eval(), initial_head=before, input_shape=(8,), knowledge=known)
+
+
 # One row a kind of target, each of 200 equations for 3 samples of dimension 8.
 TARGETS = {make.__name__: make for make in (random_features, pruned_random_features, two_layer, deep_module)}
 PAIRS = [(method, kind) for kind in TARGETS for method in sorted(ATTACKS) if method not in READS]
@@ -116,7 +132,8 @@ def method(pair):
 
 @pytest.fixture(scope="module")
 def target(pair):
-    make = TARGETS.get(pair[1]) or {"relu_network": relu_network, "tanh_network": tanh_network}[pair[1]]
+    special = {make.__name__: make for make in (relu_network, tanh_network, replayed_network)}
+    make = TARGETS.get(pair[1]) or special[pair[1]]
     return make(data.load("sphere", dim=8, samples=3, seed=0))
 
 
@@ -164,6 +181,17 @@ def test_residual_is_that_of_the_samples_returned(target, method, result):
         nodes = Nodes(tuple(network.straight([0.0, 1.0])), target.known_model.trained)
         expected = PathEquation(network, nodes).at(result.samples).loss ** 0.5
         assert result.certificate.residual == pytest.approx(expected, rel=1e-2)
+        return
+    if method == "replay":  # it explains all weights, by the training
+        recipe, model = target.knowledge.recipe, target.known_model
+        labels = nn.functional.one_hot(result.labels.long(), 2).float()
+        end = Simulation(model.module, model.initial, recipe, (8,), labels).run(Unknowns.of(result.samples)).weights
+        trained, before = (
+            torch.cat([each[name].flatten() for name in model.initial]) for each in (model.weights(), model.initial)
+        )
+        assert float((trained - end).norm() / (trained - before).norm()) == pytest.approx(
+            result.certificate.residual, rel=1e-2
+        )
         return
     features = target.features.with_dtype(result.samples.dtype).forward(result.samples)
     if method == "kkt" and target.trained_head is not None:  # it explains the weights themselves

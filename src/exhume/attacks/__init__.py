@@ -22,6 +22,7 @@ from exhume.attacks.greedy import Greedy
 from exhume.attacks.kkt import KKT
 from exhume.attacks.layers import Layers
 from exhume.attacks.ntk import NTK
+from exhume.attacks.replay import Replay
 from exhume.attacks.subspace import Subspace
 from exhume.attacks.unmix import Unmix
 from exhume.errors import InputError, unknown_name
@@ -31,7 +32,7 @@ from exhume.support.validation_errors import invalid
 from exhume.target.target import Target
 
 ATTACKS: dict[str, type[Attack]] = {
-    attack.name: attack for attack in (Exact, Unmix, Layers, Greedy, Descent, Subspace, KKT, NTK)
+    attack.name: attack for attack in (Exact, Unmix, Layers, Replay, Greedy, Descent, Subspace, KKT, NTK)
 }
 AUTO = "auto"  # the attacks that fit a target, until one is good enough
 DEFAULT = AUTO
@@ -66,18 +67,22 @@ def fitting(target: Target) -> tuple[str, ...]:
     """The attacks to try on a target, the cheapest first.
 
     Where initial weights are known, a dense first layer may give the samples away without a search over them, and its
-    displacement shows their span; then comes the last layer, and all layers where the first one is not dense. Features
-    of data pipelines oscillate: they are attacked greedily.
+    displacement shows their span; then comes the last layer, and all layers where the first one is not dense. Where the
+    recipe is known too the training is replayed, first of all if it was by Adam, which breaks the other equations.
+    Features of data pipelines oscillate: they are attacked greedily.
     """
     known = target.knowledge
     if Greedy.applies_to(target):
         return (Greedy.name,)
     if target.known_model is None or known.initial_body != "known":
         return (Exact.name,) if known.subspace is None else (Subspace.name, Exact.name)
-    if not Unmix.applies_to(target):
-        return Subspace.name, Exact.name, Layers.name
+    dense = Unmix.applies_to(target)
+    others = (Subspace.name, Exact.name) if dense else (Subspace.name, Exact.name, Layers.name)
     # Unmixing finds all samples alike: it does not use those that are known.
-    return (Subspace.name, Exact.name) if known.known_samples else (Unmix.name, Subspace.name, Exact.name)
+    first = (Unmix.name,) if dense and not known.known_samples else ()
+    if known.recipe is not None and Replay.applies_to(target):
+        first = (Replay.name,) if known.recipe.adaptive else (*first, Replay.name)
+    return (*first, *others)
 
 
 def is_good(result: Reconstruction) -> bool:
@@ -176,6 +181,7 @@ __all__ = [
     "Progress",
     "ProgressEvent",
     "Proposal",
+    "Replay",
     "Session",
     "Subspace",
     "Unmix",

@@ -66,7 +66,7 @@ def attempt(
         progress_of: makes a context of progress for an attack's name.
         workplace: folder for checkpoints, from which an interrupted attack continues.
     """
-    ends_at, passes_left = time.monotonic() + settings.budget_seconds, settings.budget_passes
+    ends_at, passes_left = time.monotonic() + settings.budget_seconds, settings.max_passes
     attempts: list[Attempt] = []
     progress_of = progress_of or (lambda _: nullcontext())
     methods = attacks.fitting(target) if settings.method == attacks.AUTO else (settings.method,)

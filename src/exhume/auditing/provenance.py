@@ -18,7 +18,7 @@ from exhume.target.knowledge_text import FROM_FILES, known_name
 from exhume.target.target import Target
 
 # Settings that name files, and other settings that are shown if they were given.
-_FILES = ("model", "run", "weights", "initial", "truth", "labels", "held_out", "held_out_labels", "reference")
+_FILES = ("model", "recipe", "run", "weights", "initial", "truth", "labels", "held_out", "held_out_labels", "reference")
 # Files of a folder that are hashed one after the other.
 _MOST_FILES = 10_000
 

@@ -104,6 +104,8 @@ class Settings(BaseModel):
     """Names of the outputs."""
     know: dict[str, Any] = Field(default_factory=dict)
     """What else the attacker is assumed to know: fields of `exhume.Knowledge`, tensors as files."""
+    recipe: Path | None = None
+    """How the model was trained: a YAML file of `exhume.Recipe`, for `replay`."""
     method: str = attacks.AUTO
     """An attack, or "auto": those that fit the model, until one result is certified."""
     seed: int = 0
@@ -164,6 +166,12 @@ class Settings(BaseModel):
         return one_of("method", value, (*attacks.ATTACKS, attacks.AUTO))
 
     @property
+    def max_passes(self) -> float:
+        """`budget_passes`; without a limit by default if there is a recipe, as a simulated training is many passes."""
+        unlimited = self.recipe is not None and "budget_passes" not in self.model_fields_set
+        return float("inf") if unlimited else self.budget_passes
+
+    @property
     def title(self) -> str:
         """The model's name, or where it comes from."""
         source = self.run or self.estimator or self.weights
@@ -173,7 +181,8 @@ class Settings(BaseModel):
     def known(self) -> dict[str, Any]:
         """`know` by the names of knowledge, texts read as on the command line."""
         values = {}
-        for name, value in self.know.items():
+        given = {} if self.recipe is None else {"recipe": str(self.recipe)}
+        for name, value in (self.know | given).items():
             plain = known_name(name)
             text = isinstance(value, str)
             values[plain] = known_value(plain, value) if text else tuple(value) if isinstance(value, list) else value

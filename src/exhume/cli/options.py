@@ -39,6 +39,7 @@ KNOWLEDGE_NAMES = (
     "column_mean",
     "column_std",
     "subspace",
+    "recipe",
     "initial_head",
     "initial_body",
 )
@@ -63,12 +64,16 @@ class AttackOptions:
         list[str] | None,
         typer.Option(
             help="What the attacker knows besides the weights, as name=value; may be repeated. Samples, labels and a "
-            f"subspace are read from a .npy or .safetensors file. Names: {', '.join(KNOWLEDGE_NAMES)}."
+            "subspace are read from a .npy or .safetensors file, a recipe from a .yaml file. Names: "
+            f"{', '.join(KNOWLEDGE_NAMES)}."
         ),
     ] = None
     forget: Annotated[
         list[str] | None,
         typer.Option(help="Name of something in victim.json that the attacker does not know; may be repeated."),
+    ] = None
+    recipe: Annotated[
+        Path | None, typer.Option(help="How the model was trained, a YAML file of optimiser, steps and so on: replay.")
     ] = None
     seed: Annotated[int, typer.Option(help="Seed of the attack's own random numbers.")] = 0
     budget_passes: Annotated[float, typer.Option(help="Stop after this many feature passes.")] = float("inf")
@@ -90,7 +95,8 @@ class AttackOptions:
     def load_target(self, folder: RunFolder) -> Target:
         """The target of a run folder, with the knowledge that the options ask for."""
         target = folder.load_target(memory_budget=self.memory_budget, device=self.device)
-        return with_knowledge(target, self.know, self.forget, self.num_samples)
+        know = [*(self.know or ()), *([f"recipe={self.recipe}"] if self.recipe else ())]
+        return with_knowledge(target, know, self.forget, self.num_samples)
 
     def settings(self) -> dict[str, Any]:
         """The settings of a call of an attack."""

@@ -21,6 +21,7 @@ from pydantic import (
 from exhume.errors import InputError
 from exhume.support.labels import are_one_hot, are_signs
 from exhume.support.validation_errors import invalid
+from exhume.training.recipe import Recipe
 
 _TENSORS = ("samples", "labels", "subspace")
 Channels = float | tuple[float, ...]
@@ -64,6 +65,8 @@ class Knowledge(BaseModel):
     """Standard deviation of every column, likewise."""
     subspace: torch.Tensor | None = None
     """(r, d) rows that span a subspace with all samples in it."""
+    recipe: Recipe | None = None
+    """How the model was trained; `replay` simulates it."""
     initial_head: Literal["known", "zero", "unknown"] = "known"
     """Whether the head's weights before training are known, so that its displacement is; random features start at
     zero. If they are unknown, the trained head is taken for the displacement, and what remains of the initial weights
@@ -160,6 +163,8 @@ class Knowledge(BaseModel):
                 continue
             if isinstance(value, torch.Tensor):
                 value = "x".join(map(str, value.shape))
+            elif isinstance(value, Recipe):
+                value = f"({value.sentence()})"
             parts.append(f"{name.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}")
         return f"Known: {', '.join(parts)}."
 

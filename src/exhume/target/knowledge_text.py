@@ -1,4 +1,4 @@
-"""Knowledge written as text, `--know name=value`: numbers, words, and files of samples, labels or a subspace."""
+"""Knowledge written as text, `--know name=value`: numbers, words, files of samples, labels, a subspace or a recipe."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from exhume.errors import InputError
 from exhume.support import files
 from exhume.support.validation import one_of
 from exhume.target.knowledge import Knowledge
+from exhume.training.recipe import Recipe
 
 NAMES = tuple(Knowledge.model_fields)
 # Knowledge that is too large for a command line, and which of it may be images (m, C, H, W).
-FROM_FILES, _ROWS = ("samples", "labels", "subspace"), ("samples", "subspace")
+_RECIPE = "recipe"
+FROM_FILES, _ROWS = ("samples", "labels", "subspace", _RECIPE), ("samples", "subspace")
 _SUFFIXES = (".npy", ".safetensors")
 
 
@@ -25,6 +27,8 @@ def known_name(name: str) -> str:
 
 def known_value(name: str, text: str) -> Any:
     """A number, several with commas between them, a word, or the tensor of a file."""
+    if name == _RECIPE:
+        return Recipe.read(Path(text))
     if name in FROM_FILES:
         return _tensor(name, Path(text))
     try:

@@ -66,7 +66,7 @@ def diagnose(target: Target) -> tuple[Finding, ...]:
     if start is not None:
         findings.append(start)
     if start is None or start.value != "does not fit":
-        findings += _training(model)
+        findings += _training(model, target.knowledge.recipe is not None)
     return (*findings, *_normalisation(model.module), *_pooled(target, model))
 
 
@@ -141,7 +141,7 @@ def _log_chance(after: torch.Tensor, before: torch.Tensor) -> float:
     return -before.numel() * found**2 / 2
 
 
-def _training(model: NetworkWeights) -> Iterator[Finding]:
+def _training(model: NetworkWeights, recipe_known: bool) -> Iterator[Finding]:
     """The optimiser and weight decay, from all layers whose initial weights are known."""
     before = _matrices(model)
     body = [name for name in before if not model.in_head(name)]
@@ -169,6 +169,7 @@ def _training(model: NetworkWeights) -> Iterator[Finding]:
             f"Each weight had a step size of its own (Adam, AdamW, RMSprop): {found.evidence}. No weight moved by more "
             f"than {found.largest:.2g}, at most about learning rate x steps. The displacement is then no combination "
             "of inputs or features, which the attacks assume: that they fail shows little.",
+            "" if recipe_known else "Give --recipe, the optimiser with its learning rate and steps, for replay.",
         )
     else:
         text = "Which kind of optimiser was used cannot be told from the displacement"

@@ -1,0 +1,277 @@
+"""The search of `replay`: samples whose simulated training ends at the trained weights, coarse to fine.
+
+theta_T(X) is steep and has many minima in X. A training of few long steps, of the same length in all, is much smoother
+and ends nearby: the search fits one of 5 steps, then one of 12, then the recipe's own. ReLUs are smooth in the first
+two; in the last the residual is exact and only its Jacobian is that of a smooth network, the sharper the smaller the
+residual. Starts are random, and the best is told by its residual alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from exhume.attacks._base.problem import Problem
+from exhume.attacks._base.session import Session
+from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
+from exhume.equation.norms import FreeNorm
+from exhume.equation.replay import ReplayEquation, ReplayPoint
+from exhume.results.stop import Stop
+from exhume.solvers.conjugate_gradient import CGOptions
+from exhume.solvers.levenberg_marquardt import LMState, lm_step
+from exhume.training.recipe import Recipe
+from exhume.training.simulation import Simulation, Unknowns
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A simulation to be fitted. Set on networks 64-500-5 and 3 x 3 convolutions, seeds 0 to 29 (`benches replay`).
+
+    Attributes:
+        steps: of the simulated training; None for the recipe's own.
+        sharpness: of smooth ReLUs in it; None for ReLUs, with a smooth Jacobian.
+        delta: how much coordinates with small gradients count less under Adam; see `ReplayEquation`.
+        max_steps: of Levenberg-Marquardt.
+        largest: norm of a sample, in units of sqrt(d), that is not exceeded.
+        damping: of the first step.
+    """
+
+    steps: int | None
+    sharpness: float | None
+    delta: float
+    max_steps: int
+    largest: float
+    damping: float
+
+
+PHASES = (
+    Phase(5, 3.0, 0.3, 30, 1.3, 0.1),
+    Phase(12, 6.0, 0.3, 14, 1.3, 1e-2),
+    Phase(None, None, 1.0, 30, 2.0, 1e-2),
+)
+_CG = CGOptions(12, 1e-2)
+# The first rows are noise of this standard deviation.
+_START = 0.3
+# Sharpness of the Jacobian in the last phase, times the relative residual; a rejected step lowers it, others raise it.
+_JACOBIAN_SHARPNESS, _LOWER, _RAISE = 0.7, 0.7, 1.3
+# A phase ends after so many rejected steps in a row, or if so many steps left more than this share of the residual.
+_REJECTIONS, _WINDOW, _MOST_LEFT = 4, 5, 0.97
+# Relative residual at which the last phase ends.
+_SMALL = 1e-6
+# Relative residual below which a start has explained the weights, and no other is tried.
+_SOLVED = 5e-3
+# Learning rates of coarse trainings are adjusted so often to the length of the whole one.
+_ADJUSTMENTS = 3
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training to be replayed.
+
+    Attributes:
+        module: the network.
+        initial: weights before training, of all that were trained.
+        trained: theta_T (P,).
+        recipe: with a first guess of numbers that are not known.
+        fitted: whether learning rate and weight decay are.
+        input_shape: of a sample.
+        targets: Y (n, k).
+        basis: (r, d) of a subspace that holds the samples; None if none is known.
+    """
+
+    module: nn.Module
+    initial: Mapping[str, Tensor]
+    trained: Tensor
+    recipe: Recipe
+    fitted: tuple[bool, bool]
+    input_shape: tuple[int, ...]
+    targets: Tensor
+    basis: Tensor | None = None
+
+    def simulation(self, steps: int | None = None, factor: float = 1.0) -> Simulation:
+        """Of the recipe, or of so many steps that are as long together, times a factor, on all samples at once."""
+        recipe = self.recipe
+        if steps is not None:
+            rate = factor * (recipe.learning_rate or 0.0) * sum(recipe.factors()) / steps / (1 - recipe.momentum)
+            optimiser = recipe.optimiser if recipe.adaptive else "sgd"
+            plain = {"optimiser": optimiser, "momentum": 0.0, "nesterov": False, "schedule": None}
+            recipe = recipe.changed(steps=steps, learning_rate=rate, batch_size=None, order_seed=None, **plain)
+        return Simulation(self.module, self.initial, recipe, self.input_shape, self.targets)
+
+    def factor(self, samples: Tensor, steps: int) -> float:
+        """The factor by which coarse steps move as far as the recipe's at these samples."""
+        if self.fitted[0]:
+            length = float((self.trained - self.simulation(1).start).norm())
+        else:
+            length = _length(self.simulation(), samples)
+        factor = 0.6
+        for _ in range(_ADJUSTMENTS):
+            moved = _length(self.simulation(steps, factor), samples)
+            factor *= min(max(length / max(moved, 1e-30), 0.1), 10.0) if math.isfinite(moved) else 0.1
+        return factor
+
+
+def _length(simulation: Simulation, samples: Tensor) -> float:
+    return float((simulation.run(Unknowns.of(samples)).weights - simulation.start).norm())
+
+
+@dataclass(frozen=True)
+class ReplayState:
+    """Where the search stands.
+
+    Attributes:
+        rows: unknowns.
+        start, phase, step: which start, which phase of it, and steps made in the phase.
+        factor: of the coarse learning rate.
+        damping, rejections: of Levenberg-Marquardt.
+        smoothing: factor of the Jacobian's sharpness.
+        losses: of the phase.
+        best, best_loss: rows of the best start that was finished.
+        point: the equation at the rows, with its weights.
+    """
+
+    rows: Tensor
+    start: int = 0
+    phase: int = 0
+    step: int = 0
+    factor: float = 1.0
+    damping: float = PHASES[0].damping
+    rejections: int = 0
+    smoothing: float = 1.0
+    losses: tuple[float, ...] = ()
+    best: Tensor = field(default_factory=lambda: torch.empty(0))
+    best_loss: float = math.inf
+    point: tuple[ReplayEquation, ReplayPoint] | None = field(default=None, metadata=NOT_SAVED)
+
+
+class ReplaySearch(Search[ReplayState]):
+    """Starts from noise, each through all phases, until one explains the weights.
+
+    Args:
+        problem: what is attacked.
+        training: what is replayed.
+        max_starts: at most.
+    """
+
+    state_type = ReplayState
+
+    def __init__(self, problem: Problem, training: Training, max_starts: int) -> None:
+        self.problem, self.count = problem, len(training.targets)
+        self._training, self._max_starts = training, max_starts
+        steps = training.recipe.known_steps
+        self._phases = [each for each in PHASES if each.steps is None or each.steps < steps]
+
+    def begin(self, generator: torch.Generator) -> ReplayState:
+        """Noise."""
+        return self._begin_start(0, generator, torch.empty(0), math.inf)
+
+    def restore(self, state: ReplayState) -> ReplayState:
+        """Simulates the training again."""
+        phase = self._phases[state.phase]
+        equation = self.equation(phase, state.factor)
+        return replace(state, point=equation.weighted_by(equation.at(state.rows), phase.delta))
+
+    def where(self, state: ReplayState) -> Where:
+        """Steps of all phases."""
+        done = sum(each.max_steps for each in self._phases[: state.phase])
+        total = sum(each.max_steps for each in self._phases)
+        return Where(state.start * total + done + state.step, self._max_starts * total, _loss(state))
+
+    def advance(self, state: ReplayState, session: Session) -> ReplayState | SearchResult:
+        """A step of Levenberg-Marquardt, the next phase, or the next start."""
+        if not self._phase_is_over(state):
+            return self._step(state)
+        if state.phase + 1 < len(self._phases):
+            return self._begin_phase(replace(state, phase=state.phase + 1), state.rows)
+        best = (state.rows, _loss(state)) if _loss(state) < state.best_loss else (state.best, state.best_loss)
+        if math.sqrt(best[1]) < _SOLVED:
+            return self._result(best[0], Stop.CONVERGED, state)
+        if state.start + 1 >= self._max_starts:
+            return self._result(best[0], Stop.STARTS_SPENT, state)
+        return self._begin_start(state.start + 1, session.generator, *best)
+
+    def give_up(self, state: ReplayState, stop: Stop, session: Session) -> SearchResult:
+        """The best start, or the current rows if none was finished."""
+        ahead = state.phase == len(self._phases) - 1 and _loss(state) < state.best_loss
+        return self._result(state.rows if ahead or not len(state.best) else state.best, stop, state)
+
+    def equation(self, phase: Phase, factor: float = 1.0) -> ReplayEquation:
+        """The equation of a phase."""
+        training = self._training
+        return ReplayEquation(
+            training.simulation(phase.steps, factor),
+            training.trained,
+            self.count,
+            training.fitted,
+            training.basis,
+            sharpness=(phase.sharpness, phase.sharpness),
+            count=self.problem.features.count,
+        )
+
+    @property
+    def last(self) -> Phase:
+        """The phase of the recipe itself."""
+        return self._phases[-1]
+
+    def _begin_start(self, start: int, generator: torch.Generator, best: Tensor, best_loss: float) -> ReplayState:
+        training = self._training
+        dim = math.prod(training.input_shape) if training.basis is None else len(training.basis)
+        more = any(training.fitted)
+        drawn = torch.randn((self.count + more, dim), generator=generator).to(training.targets)
+        if training.basis is not None:
+            drawn = drawn * math.sqrt(math.prod(training.input_shape) / dim)
+        rows = _START * drawn
+        rows[self.count :] = 0.0
+        state = ReplayState(rows, start, best=best, best_loss=best_loss)
+        return self._begin_phase(state, drawn)
+
+    def _begin_phase(self, state: ReplayState, probe: Tensor) -> ReplayState:
+        """The first state of a phase; its coarse steps move the probe's training as far as the recipe's do."""
+        phase, factor = self._phases[state.phase], 1.0
+        if phase.steps is not None:
+            samples = self.equation(phase).unknowns(probe).samples
+            factor = self._training.factor(samples, phase.steps)
+        fresh = replace(state, step=0, factor=factor, damping=phase.damping, rejections=0, smoothing=1.0, losses=())
+        state = self.restore(fresh)
+        return replace(state, losses=(_loss(state),))
+
+    def _step(self, state: ReplayState) -> ReplayState:
+        assert state.point is not None
+        phase, (equation, point) = self._phases[state.phase], state.point
+        if phase.sharpness is None:
+            sharpness = state.smoothing * _JACOBIAN_SHARPNESS / math.sqrt(point.loss)
+            equation = replace(equation, sharpness=(None, sharpness))
+        norms = FreeNorm(math.sqrt(math.prod(self._training.input_shape)), high=phase.largest)
+        before = LMState(point, state.damping, losses=(point.loss,), rejections=state.rejections)
+        after = lm_step(equation, before, norms, _CG)
+        accepted = after.point is not point
+        plain = replace(equation, weights=None, sharpness=(phase.sharpness, phase.sharpness))
+        weighted = plain.weighted_by(plain.at_end(after.point.rows, after.point.end), phase.delta)
+        state = replace(
+            state,
+            rows=after.point.rows,
+            step=state.step + 1,
+            damping=after.damping,
+            rejections=after.rejections,
+            smoothing=min(1.0, state.smoothing * _RAISE) if accepted else state.smoothing * _LOWER,
+            point=weighted,
+        )
+        return replace(state, losses=(*state.losses, _loss(state)))
+
+    def _phase_is_over(self, state: ReplayState) -> bool:
+        phase, losses = self._phases[state.phase], state.losses
+        stalled = len(losses) > _WINDOW and losses[-1] > _MOST_LEFT**2 * losses[-1 - _WINDOW]
+        small = math.sqrt(_loss(state)) < _SMALL
+        return state.step >= phase.max_steps or state.rejections > _REJECTIONS or stalled or small
+
+    def _result(self, rows: Tensor, stop: Stop, state: ReplayState) -> SearchResult:
+        return SearchResult(rows, self.count, stop, self.problem, state.start + 1, state.step)
+
+
+def _loss(state: ReplayState) -> float:
+    assert state.point is not None
+    return state.point[1].loss

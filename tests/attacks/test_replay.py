@@ -1,0 +1,114 @@
+"""Replay recovers samples from trainings by SGD and Adam, fits unknown numbers, and certifies nothing wrong."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+import exhume
+from exhume import Knowledge, Recipe, Target
+from exhume.attacks import fitting
+from exhume.errors import InputError
+
+SAMPLES, LABELS = 2, torch.tensor([0, 1])
+SGD = Recipe(learning_rate=0.2, steps=8)
+ADAM = Recipe(optimiser="adam", learning_rate=0.02, steps=12)
+
+
+@cache
+def victim(adam=False):
+    """A GELU network, its samples, and the weights before training."""
+    torch.manual_seed(0)
+    dim = 5 if adam else 6
+    model = nn.Sequential(nn.Linear(dim, 60), nn.GELU(), nn.Linear(60, 2))
+    samples = torch.randn(SAMPLES, dim)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    steps = torch.optim.Adam(model.parameters(), 0.02) if adam else torch.optim.SGD(model.parameters(), 0.2)
+    for _ in range(12 if adam else 8):
+        steps.zero_grad()
+        nn.functional.cross_entropy(model(samples), LABELS).backward()
+        steps.step()
+    return model.eval(), samples, before
+
+
+def target(adam=False, before=None, **known):
+    model, samples, initial = victim(adam)
+    knowledge = Knowledge(**({"labels": LABELS, "recipe": ADAM if adam else SGD} | known))
+    start = initial if before is None else before
+    return Target.last_layer(model, initial_head=start, input_shape=(samples.shape[1],), knowledge=knowledge)
+
+
+@pytest.mark.parametrize("adam", [False, True])
+def test_samples_are_exact_at_the_true_recipe_and_error_bars_tell_their_errors(adam):
+    result = exhume.Replay(max_starts=1)(target(adam))
+    score = exhume.score(result, victim(adam)[1])
+    certificate = result.certificate
+    assert certificate.verdict == "exact"
+    assert score.recovered == SAMPLES
+    assert score.error < 1e-5
+    assert score.error < 3 * max(certificate.predicted_errors)
+    assert certificate.residual < 8 * certificate.floor
+    assert certificate.smallest_singular_value > 0
+
+
+def test_an_unknown_learning_rate_is_fitted():
+    result = exhume.Replay(max_starts=1)(target(recipe=SGD.changed(learning_rate=None)))
+    assert result.certificate.verdict == "exact"
+    assert exhume.score(result, victim()[1]).error < 1e-5
+    factor = result.evidence["fitted_factors"][0] * result.evidence["recipe"]["learning_rate"]
+    assert factor == pytest.approx(0.2, rel=1e-4)
+    assert "learning rate 0.2 at 8 steps" in result.summary()
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"recipe": SGD.changed(learning_rate=0.15)},
+        {"recipe": SGD.changed(steps=10)},
+        {"labels": torch.tensor([0, 0])},
+        {"labels": torch.tensor([0, 1, 0])},
+    ],
+    ids=["learning rate", "steps", "labels", "number of samples"],
+)
+def test_nothing_is_certified_with_wrong_knowledge(known):
+    result = exhume.Replay(max_starts=1)(target(**known))
+    assert result.certificate.verdict == "failed"
+    assert result.certificate.predicted_errors == ()
+
+
+def test_nothing_is_certified_from_another_start():
+    _, _, before = victim()
+    other = {name: weight + 0.05 * torch.randn_like(weight) for name, weight in before.items()}
+    assert exhume.Replay(max_starts=1)(target(before=other)).certificate.verdict == "failed"
+
+
+def test_labels_that_are_not_known_are_taken_in_equal_parts():
+    result = exhume.Replay(max_starts=1)(target(labels=None, num_samples=2))
+    assert result.certificate.verdict == "exact"
+    assert "taken to be the classes in equal parts" in result.summary()
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ({"recipe": None}, "replay needs the recipe of the training"),
+        ({"samples": torch.ones(1, 6), "num_samples": 2}, "does not use known ones"),
+        ({"recipe": SGD.changed(loss="square"), "labels": None, "num_samples": 2}, "square loss needs the labels"),
+    ],
+)
+def test_what_is_missing_is_said(known, message):
+    with pytest.raises(InputError, match=message):
+        exhume.Replay()(target(**known))
+
+
+def test_all_initial_weights_are_needed():
+    with pytest.raises(InputError, match=r"needs all weights before training; not known: 0.weight, 0.bias"):
+        exhume.Replay()(target(before=victim()[2]["2.weight"]))
+
+
+def test_the_ladder_replays_where_a_recipe_is_known_and_first_of_all_under_adam():
+    assert fitting(target(adam=True))[0] == "replay"
+    assert fitting(target())[:2] == ("unmix", "replay")
+    assert "replay" not in fitting(target(recipe=None))
+    assert "replay" not in fitting(target(labels=None))  # the number of samples is not known
