@@ -29,7 +29,7 @@ COMMANDS = {
     "report": "Write one page of HTML that works offline, readable by its owner alone: it may show training data.",
     "audit": "Forecast, attack, certify, score and report: does this model carry its training set?",
     "benchmark": "Run named victims against attacks, also your own, and rank them; writes results.json and a page.",
-    "runs": "List run folders with the verdict of every attack in them.",
+    "runs": "List run folders and audits with the verdict of every attack in them and the outcome of every audit.",
     "sweep": "Run grids of experiments.",
     "reproduce": "Run figures of the paper and draw them: the paper's method and ours side by side.",
 }
