@@ -7,13 +7,17 @@ import zipfile
 import joblib
 import numpy as np
 import pytest
+import sklearn
 import skops.io
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from exhume import FileError, InputError
+from exhume.auditing.estimator import audit_estimator_file
+from exhume.auditing.settings import Settings
 from exhume.estimators.open import open_estimator
 
 MODEL = make_pipeline(StandardScaler(), KNeighborsClassifier(1)).fit(np.arange(12.0).reshape(6, 2), [0, 1] * 3)
@@ -63,22 +67,45 @@ def test_a_type_that_skops_does_not_know_is_refused_by_name(tmp_path):
         open_estimator(tmp_path / "m")
 
 
-def test_another_version_is_named_beside_this_one(tmp_path):
-    skops.io.dump(MODEL, tmp_path / "model.skops")
-    with zipfile.ZipFile(tmp_path / "model.skops") as archive:
+def file_of_another_version(path):
+    """A skops file whose stored version of scikit-learn is 0.99.1."""
+    skops.io.dump(MODEL, path)
+    with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     text = members["schema.json"].decode()
-    import sklearn
-
-    assert f'"{sklearn.__version__}"' in text or sklearn.__version__ in text
+    assert sklearn.__version__ in text
     members["schema.json"] = text.replace(sklearn.__version__, "0.99.1").encode()
-    with zipfile.ZipFile(tmp_path / "old.skops", "w") as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
+
+
+def test_another_version_is_named_beside_this_one(tmp_path):
+    file_of_another_version(tmp_path / "old.skops")
     _, notes = open_estimator(tmp_path / "old.skops")
     assert len(notes) == 1
     assert "0.99.1" in notes[0]
     assert sklearn.__version__ in notes[0]
+
+
+def test_the_page_of_a_file_of_another_version_warns_and_names_both(tmp_path):
+    file_of_another_version(tmp_path / "old.skops")
+    found = audit_estimator_file(Settings(estimator=tmp_path / "old.skops"), None)
+    warning = f"Warning: the file was written with scikit-learn 0.99.1, and this is {sklearn.__version__}."
+    assert any(note.startswith(warning) for note in found.report.notes)
+
+
+def test_an_unfitted_pipeline_in_a_file_is_refused_by_the_step(tmp_path):
+    skops.io.dump(make_pipeline(StandardScaler(), Ridge()), tmp_path / "model.skops")
+    with pytest.raises(InputError, match=r"StandardScaler \(standardscaler\) is not fitted"):
+        audit_estimator_file(Settings(estimator=tmp_path / "model.skops"), None)
+
+
+def test_a_pipeline_of_texts_in_a_file_is_declined_with_the_reason(tmp_path):
+    model = make_pipeline(TfidfVectorizer(), KNeighborsClassifier(1)).fit(["one patient", "two patients"], [0, 1])
+    skops.io.dump(model, tmp_path / "model.skops")
+    with pytest.raises(InputError, match="it reads texts"):
+        audit_estimator_file(Settings(estimator=tmp_path / "model.skops"), None)
 
 
 @pytest.mark.parametrize("content", [b"", b"rows,columns\n1,2\n", b"\x00" * 100])

@@ -39,6 +39,8 @@ _HARMLESS = frozenset(
         "numpy.dtype",
         "scipy._lib.array_api_compat.numpy._aliases.asarray",
         "scipy.interpolate._bsplines.BSpline",
+        "scipy.sparse._csc.csc_matrix",
+        "scipy.sparse._csr.csr_matrix",
         "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
         "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
         "sklearn.metrics._scorer._PassthroughScorer",

@@ -62,8 +62,8 @@ def _of_weights(step: StepFinding) -> Iterator[tuple[str, str]]:
         )
         yield (
             "Do not rely on a larger alpha",
-            "With sgd, rows came back also at alpha=0.1 (python -m benches estimators). A network that lbfgs fits until "
-            "nothing of its initial weights is left withstood this attack, which is no proof of safety.",
+            "With sgd, rows came back also at alpha=0.1 (python -m benches estimators). A network that lbfgs fits "
+            "until nothing of its initial weights is left withstood this attack, which is no proof of safety.",
         )
         yield (
             "Fit on more rows for each neuron",
