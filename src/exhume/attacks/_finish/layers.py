@@ -62,8 +62,8 @@ def _bars(
     """For every sample the largest of what noise, leaving units out and the distance to another start show.
 
     Two samples of one class may have exchanged a part of themselves at hardly any cost, which only starts that ended
-    elsewhere show. A sample that one start alone found, or whose contribution does not exceed the residual, has no error
-    bar, but a guess.
+    elsewhere show. A sample that one start alone found, or whose contribution does not exceed the residual, has no
+    error bar, but a guess.
     """
     confirmed = search.confirmations(found.rows, found.found) > 1
     if not counted.determined or not bool(confirmed.any()):
