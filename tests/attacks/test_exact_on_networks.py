@@ -90,6 +90,17 @@ def test_the_number_of_samples_shows_in_the_rank_of_many_outputs(digits, victim)
     assert result.evidence["rank"] == 6
 
 
+@pytest.mark.parametrize(("outputs", "samples", "shown"), [(2, 6, None), (5, 6, None), (5, 4, None), (5, 3, 3)])
+def test_outputs_that_add_up_to_zero_do_not_show_as_a_number_of_samples(outputs, samples, shown):
+    """Cross-entropy moves k outputs in k - 1 directions, whatever the number of samples from k - 1 on."""
+    training = data.load("sphere", dim=8, samples=samples)
+    labels = torch.randn((samples, outputs), generator=torch.Generator().manual_seed(0))
+    target = RandomFeatures(num_features=200).fit(training.inputs, labels - labels.mean(1, keepdim=True)).target()
+    assert samples_by_rank(target, CountTuning()) == shown
+    uncentred = RandomFeatures(num_features=200).fit(training.inputs, labels).target()
+    assert samples_by_rank(uncentred, CountTuning()) == (samples if samples < outputs else None)
+
+
 def test_a_module_must_be_told_its_samples_if_the_rank_does_not_show_them(digits):
     labels = digits.labels.argmax(1).float()
     network = train(ResNet((1, 8, 8), 2), digits.inputs, labels, stable=True, max_steps=20).network

@@ -65,12 +65,12 @@ class Exact(Attack):
         count, rank = _count(problem)
         max_starts = self._starts(problem, session)
         if count is not None and _starts_directly(problem):
-            by_subsets = problem.is_one_layer_without_bias and _can_read_subsets(problem, count)
-            few = by_subsets and not _is_informed(problem)
-            starts = min(max_starts, problem.tuning.direct.starts_before_subsets) if few else max_starts
+            goes_on = _has_another_search(problem, count)
+            few = goes_on and not _is_informed(problem)
+            starts = min(max_starts, problem.tuning.direct.starts_before_basis) if few else max_starts
             rows = _unmixed_rows(problem, count, session) if spans_features(problem, count) else None
             found = session.run_stage(DirectSearch(problem, count, starts, rows))
-            if found.stop.trusted or not by_subsets or session.budget_spent():
+            if found.stop.trusted or not goes_on or session.budget_spent():
                 found = replace(found, evidence={} if rank is None else {"rank": rank})
                 return finish_and_check(problem, found, session, max_starts)
         if problem.num_samples is None:
@@ -140,7 +140,13 @@ def _count(problem: Problem) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _can_read_subsets(problem: Problem, count: int) -> bool:
-    """Whether half of the coordinates determine more than a linear part and coefficients."""
+def _has_another_search(problem: Problem, count: int) -> bool:
+    """Whether a search by subsets can follow the direct one with one output, or one in a basis with several.
+
+    Half of the coordinates must determine more than a linear part and coefficients.
+    """
     known, features = problem.target.knowledge.known_samples, problem.features
-    return features.num_features >= 4 * (count + known + features.input_dim)
+    enough = features.num_features >= 4 * (count + known + features.input_dim)
+    if not (problem.is_one_layer_without_bias and enough):
+        return False
+    return problem.target.num_outputs == 1 or is_basis_small(problem, count)

@@ -17,6 +17,7 @@ class CountTuning:
         most_visible: eigenvalues that are compared with chance.
         null_draws: shuffled copies of the weights that give chance.
         rank_rounding, rank_gap: singular values of Theta: the least relative one, and the ratio that shows the rank.
+        mean_cosine: |cosine| from which the direction that Theta lacks is the mean of the outputs.
         first_share, first_more: rows of the first search: so many times those visible, and so many more.
         growth: rows of the next search, relative to the last.
         least_ratio: equations per unknown below which no search for more rows begins.
@@ -36,6 +37,7 @@ class CountTuning:
     null_draws: int = tuned(3, "draws", **COUNT)
     rank_rounding: float = tuned(1e-6, "x largest singular value", **OUTPUTS, rare=ROUNDING)
     rank_gap: float = tuned(10.0, "ratio of singular values", **OUTPUTS, rare=ROUNDING)
+    mean_cosine: float = tuned(0.99, "|cosine|", **OUTPUTS, rare="heads trained with cross-entropy, n unknown")
     first_share: float = tuned(1.5, "x visible directions", **COUNT)
     first_more: int = tuned(2, "rows", **COUNT)
     growth: float = tuned(1.4, "x rows", **COUNT)

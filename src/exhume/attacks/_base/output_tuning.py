@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exhume.attacks._base.tuning_suites import SPANNED
+from exhume.attacks._base.tuning_suites import ANNEALED, SPANNED
 from exhume.solvers import CGOptions
 from exhume.support.tuning import tuned
 
@@ -52,3 +52,28 @@ class IndependentTuning:
     steps: int = tuned(200, "steps", **SPANNED)
     still: float = tuned(1e-8, "1 - cosine", **SPANNED, rare="iterations end by their number or converge fast")
     cg: CGOptions = tuned(CGOptions(60, 1e-3), "steps and tolerance", **SPANNED)
+
+
+@dataclass(frozen=True)
+class AnnealingTuning:
+    """The annealed phase of a start, with several outputs.
+
+    Attributes:
+        steps, most_steps: of the first phase, and of any: each has twice as many as the one before.
+        hot, cold: rates of the first and the last step.
+        equations: in a subset of coordinates, for each unknown of the samples' directions.
+        damping: of the steps.
+        near: residual on subsets at which the rows are near the samples.
+        most_runs: side by side.
+        small_product: numbers n d s, s coordinates in a subset, up to which all runs together are as cheap as one.
+    """
+
+    steps: int = tuned(1000, "steps", **ANNEALED)
+    most_steps: int = tuned(8000, "steps", **ANNEALED)
+    hot: float = tuned(1.3, "x preconditioned gradient", **ANNEALED)
+    cold: float = tuned(0.6, "x preconditioned gradient", **ANNEALED)
+    equations: float = tuned(1.2, "equations per unknown", **ANNEALED)
+    damping: float = tuned(0.015, "x mean Gauss-Newton matrix", **ANNEALED)
+    near: float = tuned(0.03, "relative residual", **ANNEALED)
+    most_runs: int = tuned(8, "runs", **ANNEALED)
+    small_product: int = tuned(2**21, "multiplications", **ANNEALED)

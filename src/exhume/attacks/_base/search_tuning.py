@@ -239,7 +239,7 @@ class DirectTuning:
         cg: of its steps.
         near: residual below which rounds follow.
         rounds: that bring up samples still missing.
-        starts_before_subsets: starts before the search by subsets takes over.
+        starts_before_basis: starts before the search in a basis takes over.
         starts, starts_within_budget: at most, of every search: by default, and with several outputs and a budget.
     """
 
@@ -262,6 +262,6 @@ class DirectTuning:
         "rounds at the end of a start",
         **OUTPUTS,
     )
-    starts_before_subsets: int = tuned(1, "starts", **OUTPUTS)
+    starts_before_basis: int = tuned(1, "starts", **OUTPUTS)
     starts: int = tuned(8, "starts", **SCARCE)
     starts_within_budget: int = tuned(10_000, "starts", **OUTPUTS, rare="the budget ends searches first")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from exhume.attacks._base.count_tuning import CountTuning, LastSampleTuning, ScheduleTuning
 from exhume.attacks._base.greedy_tuning import GreedyTuning
 from exhume.attacks._base.layers_tuning import LayersTuning
-from exhume.attacks._base.output_tuning import FeatureTuning, IndependentTuning
+from exhume.attacks._base.output_tuning import AnnealingTuning, FeatureTuning, IndependentTuning
 from exhume.attacks._base.search_tuning import (
     BasisTuning,
     DirectTuning,
@@ -166,6 +166,7 @@ class Tuning:
     smooth: SmoothTuning = SmoothTuning()
     features: FeatureTuning = FeatureTuning()
     independent: IndependentTuning = IndependentTuning()
+    annealing: AnnealingTuning = AnnealingTuning()
     greedy: GreedyTuning = GreedyTuning()
     layers: LayersTuning = LayersTuning()
 

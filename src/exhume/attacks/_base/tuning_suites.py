@@ -9,6 +9,7 @@ NORMS = {"problem": "sphere with norms of 0.5 to 1.5 sqrt(d), tanh and gelu", "s
 BASIS = {"problem": "CIFAR-10 at 16 x 16, n = 30 and 60, p = 2.5 and 3dn", "suite": "basis"}
 LARGE = {"problem": "CIFAR-10 n=100, p = 10dn (Figure 1)", "suite": "basis"}
 OUTPUTS = {"problem": "breast-cancer n=8 with two outputs; digits n=5 with ten", "suite": "outputs"}
+ANNEALED = {"problem": "sphere d=30 n=20 with 2, 5 and 10 outputs at 1.6 times the wall", "suite": "outputs"}
 SPANNED = {
     "problem": "two-layer networks on ten CIFAR-10 images with ten outputs, p_L = 2.5dn; sphere d=30 n=20 with twenty",
     "suite": "outputs",

@@ -1,7 +1,8 @@
-"""The direct search: Levenberg-Marquardt on all coordinates from random rows, for features of any kind.
+"""The direct search: Levenberg-Marquardt on all coordinates, for features of any kind.
 
-With several outputs random rows find the samples in a few dozen steps. A trained body has drifted features, so that the
-residual ends above rounding, at a noise floor.
+With several outputs and many equations random rows find the samples in a few dozen steps. Near the wall they do not:
+there, if features are act(V x), further starts begin with an annealed phase. A trained body has drifted features, so
+that the residual ends above rounding, at a noise floor.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
 from exhume.attacks._search import last_sample
+from exhume.attacks._search.annealing import Annealing, AnnealingState
 from exhume.attacks._search.noise_floor import is_explained_by_drift, is_noise_floor
 from exhume.attacks._search.rows import exchange_rows, residual_rows
 from exhume.attacks._search.spectral import is_one_layer, random_rows
@@ -39,7 +41,8 @@ class DirectState:
         on_sphere: how many steps it made before it freed the norms.
         freed: whether it did.
         best: of the starts before.
-        point: the rows, evaluated.
+        annealing: the first phase of the start; None after it.
+        point: the rows, evaluated; None in the annealed phase.
     """
 
     rows: torch.Tensor
@@ -51,6 +54,7 @@ class DirectState:
     on_sphere: int = 0
     freed: bool = False
     best: Minimum | None = None
+    annealing: AnnealingState | None = None
     point: SpanPoint | None = field(default=None, metadata=NOT_SAVED)
 
     @property
@@ -80,6 +84,8 @@ class DirectState:
 class DirectSearch(Search[DirectState]):
     """Looks for `count` samples that solve the model's own equation.
 
+    With several outputs every start but the first begins with an annealed phase, if features are act(V x).
+
     Where norms are unknown too, a start keeps to a sphere until it gets no further, then frees them: rows that may grow
     at once diverge where a normalisation maps all large inputs to nearly the same features.
 
@@ -97,6 +103,9 @@ class DirectSearch(Search[DirectState]):
         self._tuning = problem.tuning.direct
         self.equation = problem.equation(ridge=problem.tuning.equation.ridge)
         self._counted = problem.equation_count(count)
+        self._annealing: Annealing | None = None
+        if count > 1 and problem.target.num_outputs > 1 and problem.is_one_layer_without_bias:
+            self._annealing = Annealing(self.equation, count, problem.sphere, problem.tuning)
 
     def begin(self, generator: torch.Generator) -> DirectState:
         """The first start."""
@@ -104,15 +113,24 @@ class DirectSearch(Search[DirectState]):
 
     def restore(self, state: DirectState) -> DirectState:
         """Evaluates the rows."""
-        return replace(state, point=self.equation.at(state.rows))
+        return state if state.annealing else replace(state, point=self.equation.at(state.rows))
 
     def where(self, state: DirectState) -> Where:
         """Steps of all starts."""
         steps = self._tuning.rule.max_steps
+        if state.annealing:  # counted as a part of the start's steps
+            done = steps * state.annealing.step // state.annealing.max_steps // 2
+            loss = float(state.annealing.residuals.min()) ** 2
+            return Where((state.start - 1) * steps + done, self._max_starts * steps, loss)
         return Where((state.start - 1) * steps + state.step, self._max_starts * steps, state.losses[-1])
 
     def advance(self, state: DirectState, session: Session) -> DirectState | SearchResult:
-        """The next accepted step; at the end of a start rounds, and the next start."""
+        """The next accepted or annealed step; at the end of a start rounds, and the next start."""
+        if state.annealing and self._annealing:
+            annealing = self._annealing.advance(state.annealing, session.generator)
+            if self._annealing.is_over(annealing):
+                return self._started(DirectState(annealing.best, start=state.start, best=state.best))
+            return replace(state, rows=annealing.best, annealing=annealing)
         run = state.run
         while True:
             norms, rule = self._norms_of(state)
@@ -128,9 +146,9 @@ class DirectSearch(Search[DirectState]):
 
     def give_up(self, state: DirectState, stop: Stop, session: Session) -> SearchResult:
         """The best rows of all starts."""
-        assert state.point is not None
-        best = _better(state.best, state.point)
-        if self.problem.is_found(state.point):
+        point = state.point or self.equation.at(state.rows)
+        best = _better(state.best, point)
+        if self.problem.is_found(point):
             stop = Stop.CONVERGED
         elif (best is state.best or _is_settled(state.losses)) and self._is_trusted_floor(best.rows):
             stop = Stop.FLOOR
@@ -156,6 +174,9 @@ class DirectSearch(Search[DirectState]):
         if state.start >= self._max_starts:
             return self._result(best.rows, Stop.STARTS_SPENT, state)
         start = state.start + 1
+        if self._annealing:
+            annealing = self._annealing.begin(start - 2, session.generator)
+            return DirectState(annealing.best, start=start, best=best, annealing=annealing)
         return self._started(DirectState(self._first_rows(start, session.generator), start=start, best=best))
 
     def _started(self, state: DirectState) -> DirectState:

@@ -106,15 +106,21 @@ def _with_linear_part(equation: Span, rows: torch.Tensor, count: int) -> torch.T
 
 
 def samples_by_rank(target: Target, tuning: CountTuning) -> int | None:
-    """n, if Theta (k, p) has clearly fewer directions than outputs: its rows span those of the n samples."""
+    """n, if Theta (k, p) has clearly fewer directions than outputs: its rows span those of the n samples.
+
+    With cross-entropy the rows of Theta add up to zero: k - 1 directions then show k - 1 samples or any larger number.
+    """
     theta = target.displacement
     gram = target.features.coordinates.sum((theta @ theta.T).double())
-    sizes = torch.linalg.eigvalsh(gram).flip(0).clamp_min(0).sqrt()
+    squares, directions = torch.linalg.eigh(gram)
+    sizes = squares.flip(0).clamp_min(0).sqrt()
     sizes = sizes.clamp_min(tuning.rank_rounding * sizes[0])
     falls = sizes[:-1] / sizes[1:]
     if falls.numel() == 0 or float(falls.max()) < tuning.rank_gap:
         return None
-    return int(falls.argmax()) + 1
+    rank = int(falls.argmax()) + 1
+    mean_alone = float(directions[:, 0].mean().abs()) * math.sqrt(len(theta)) > tuning.mean_cosine
+    return None if rank == len(theta) - 1 and mean_alone else rank
 
 
 def _may_be_idle(equation: Span, point: SpanPoint, tuning: CountTuning) -> bool:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import torch
+
 from exhume.attacks._base.problem import Problem
+from exhume.features import FeatureMap
 
 
 def schedule(problem: Problem, per_unknown: float) -> Iterator[Problem]:
@@ -27,3 +30,21 @@ def schedule(problem: Problem, per_unknown: float) -> Iterator[Problem]:
             yield problem.first(math.ceil(read))
             read *= tuning.wider
     yield problem
+
+
+def random_coordinates(
+    features: FeatureMap, size: int, gathered_dim: int, generator: torch.Generator
+) -> slice | torch.Tensor:
+    """So many random coordinates of a feature map.
+
+    Args:
+        gathered_dim: inputs up to which gathering is cheap, and indices are drawn; with more inputs a window, which is
+            read in place.
+    """
+    width = features.num_features
+    if features.input_dim <= gathered_dim:
+        return torch.randperm(width, generator=generator)[:size]
+    # Windows may extend beyond either end by half and are moved back inside, so that no coordinate is rare.
+    first = int(torch.randint(-size // 2, width - size // 2, (1,), generator=generator))
+    first = max(0, min(width - size, first))
+    return slice(first, first + size)

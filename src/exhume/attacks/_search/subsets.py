@@ -23,6 +23,7 @@ from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.momentum_phase import MomentumPhase, MomentumState
 from exhume.attacks._search.noise_floor import is_noise_floor
 from exhume.attacks._search.rows import exchange_rows, residual_rows
+from exhume.attacks._search.schedule import random_coordinates
 from exhume.attacks._search.spectral import random_rows, shows_samples, spectral_rows
 from exhume.attacks._search.working_equation import working_equation
 from exhume.equation.span import SpanPoint
@@ -139,7 +140,8 @@ class SubsetSearch(Search[SubsetState]):
 
         A full solve is Levenberg-Marquardt on all coordinates, and rounds; the state goes on from what they reach.
         """
-        coordinates = self._draw(session.generator)
+        gathered = self.problem.tuning.spectral.dense_dim
+        coordinates = random_coordinates(self._features, self._subset_size, gathered, session.generator)
         if state.momentum is not None:
             momentum, residual = self._phase.step(state.momentum, coordinates, state.damping)
             state, rows = replace(state, momentum=momentum), self._phase.rows_of(momentum)
@@ -229,16 +231,6 @@ class SubsetSearch(Search[SubsetState]):
         if replaced is None:
             return None
         return replace(state, momentum=replaced, rows=self._phase.rows_of(replaced), recent=())
-
-    def _draw(self, generator: torch.Generator) -> slice | torch.Tensor:
-        """A random subset: indices where gathering is cheap, else a window, which is read in place."""
-        width, size = self._features.num_features, self._subset_size
-        if self._features.input_dim <= self.problem.tuning.spectral.dense_dim:
-            return torch.randperm(width, generator=generator)[:size]
-        # Windows may extend beyond either end by half and are moved back inside, so that no coordinate is rare.
-        first = int(torch.randint(-size // 2, width - size // 2, (1,), generator=generator))
-        first = max(0, min(width - size, first))
-        return slice(first, first + size)
 
     def _after_full_solve(self, point: SpanPoint, state: SubsetState, session: Session) -> SubsetState | SearchResult:
         """Frees norms where they are unknown; then the result, or the state in which the start goes on."""

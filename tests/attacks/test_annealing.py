@@ -1,0 +1,132 @@
+"""The annealed phase: steps of several runs against the equation's own, and samples found near the wall."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+import exhume
+from exhume import data
+from exhume.attacks._base.problem import Problem
+from exhume.attacks._base.session import Budget, Session
+from exhume.attacks._base.tuning import DEFAULT_TUNING
+from exhume.attacks._search.annealing import Annealing, newton_steps
+from exhume.attacks._search.direct import DirectSearch
+from exhume.features import PassCounter
+from exhume.results.stop import Stop
+from exhume.support import serialise
+from exhume.wall import Wall
+
+DIM, SAMPLES, OUTPUTS = 12, 8, 3
+RIDGE = DEFAULT_TUNING.equation.ridge
+
+
+def problem(times_the_wall=1.6, activation="relu", known=0, tuning=DEFAULT_TUNING):
+    """The samples, and an attack's problem of random features with three outputs."""
+    wall = Wall(DIM, OUTPUTS, SAMPLES, active_share=0.5).features()
+    training = data.load("sphere", dim=DIM, samples=SAMPLES, seed=3)
+    labels = torch.randint(2, (SAMPLES, OUTPUTS), generator=torch.Generator().manual_seed(3)) * 2.0 - 1
+    width = math.ceil(times_the_wall * wall)
+    target = exhume.RandomFeatures(num_features=width, activation=activation).fit(training.inputs, labels).target()
+    if known:
+        target = replace(target, knowledge=target.knowledge.knowing(samples=training.inputs[:known]))
+    features = target.features.with_counter(PassCounter())
+    return training.inputs, Problem(target, features, SAMPLES - known, tuning=tuning)
+
+
+def drawn_rows(attacked, runs, count):
+    rows = torch.randn((runs, count, DIM), generator=torch.Generator().manual_seed(1))
+    return attacked.sphere.retract(rows.flatten(0, 1)).view_as(rows)
+
+
+@pytest.mark.parametrize(("activation", "known"), [("relu", 0), ("tanh", 0), ("relu", 2)])
+def test_the_steps_of_all_runs_are_those_of_the_equation(activation, known):
+    """The oracle solves with the dense matrix of `Span.mean_normal` for one run at a time."""
+    _, attacked = problem(activation=activation, known=known)
+    equation = attacked.equation(ridge=RIDGE)
+    rows = drawn_rows(attacked, 4, SAMPLES - known)
+    steps, residuals = newton_steps(equation, rows, damping=0.015)
+    for run, step, residual in zip(rows, steps, residuals, strict=True):
+        point = equation.at(run)
+        normal = equation.mean_normal(point)
+        damped = normal + 0.015 * torch.diag(normal.diagonal())
+        expected = torch.linalg.solve(damped, equation.gradient(point).double())
+        torch.testing.assert_close(step.double(), expected, rtol=1e-2, atol=1e-3 * float(expected.abs().max()))
+        assert float(residual) == pytest.approx(math.sqrt(point.loss), rel=1e-3)
+
+
+def test_a_run_with_two_equal_rows_does_not_disturb_the_others():
+    _, attacked = problem()
+    equation = attacked.equation(ridge=0.0)
+    rows = drawn_rows(attacked, 3, SAMPLES)
+    alone, _ = newton_steps(equation, rows[1:], damping=0.015)
+    rows[0, 1] = rows[0, 0]
+    steps, residuals = newton_steps(equation, rows, damping=0.015)
+    assert bool(torch.isfinite(steps).all())
+    assert bool(torch.isfinite(residuals).all())
+    torch.testing.assert_close(steps[1:], alone, rtol=1e-3, atol=1e-3 * float(alone.abs().max()))
+
+
+def test_a_pass_is_counted_for_every_run():
+    _, attacked = problem()
+    equation = attacked.equation(ridge=RIDGE)
+    counter = attacked.features.counter
+    sizes = SAMPLES, attacked.features.num_features, DIM
+    before = counter.passes(*sizes)
+    newton_steps(equation, drawn_rows(attacked, 5, SAMPLES), damping=0.015)
+    assert counter.passes(*sizes) - before == pytest.approx(2 * 5)
+
+
+def test_large_problems_are_annealed_one_run_at_a_time_and_small_ones_side_by_side():
+    _, attacked = problem()
+    equation, generator = attacked.equation(ridge=RIDGE), torch.Generator()
+    small = Annealing(equation, SAMPLES, attacked.sphere, DEFAULT_TUNING)
+    assert small.begin(0, generator).rows.shape == (DEFAULT_TUNING.annealing.most_runs, SAMPLES, DIM)
+    tuning = replace(DEFAULT_TUNING, annealing=replace(DEFAULT_TUNING.annealing, small_product=1))
+    assert len(Annealing(equation, SAMPLES, attacked.sphere, tuning).begin(0, generator).rows) == 1
+
+
+def test_later_phases_are_longer_up_to_a_limit():
+    _, attacked = problem()
+    annealing = Annealing(attacked.equation(ridge=RIDGE), SAMPLES, attacked.sphere, DEFAULT_TUNING)
+    tuning = DEFAULT_TUNING.annealing
+    steps = [annealing.begin(phase, torch.Generator()).max_steps for phase in (0, 1, 50)]
+    assert steps == [tuning.steps, 2 * tuning.steps, tuning.most_steps]
+
+
+def test_annealed_starts_find_samples_near_the_wall_that_plain_ones_do_not():
+    inputs, attacked = problem()
+    session = Session(attacked.features, torch.Generator().manual_seed(0))
+    plain = session.run_stage(DirectSearch(attacked, SAMPLES, 1))
+    assert plain.stop is Stop.STARTS_SPENT
+    found = session.run_stage(DirectSearch(attacked, SAMPLES, 8))
+    assert found.stop is Stop.CONVERGED
+    assert found.starts > 1
+    cosines = torch.nn.functional.normalize(found.rows) @ torch.nn.functional.normalize(inputs).T
+    assert float(cosines.max(0).values.min()) > 0.9999
+
+
+def test_a_budget_ends_the_phase_with_the_best_rows_so_far():
+    _, attacked = problem()
+    session = Session(attacked.features, torch.Generator().manual_seed(0), budget=Budget(max_passes=3000))
+    search = DirectSearch(attacked, SAMPLES, 8)
+    begun = search._end_start(search.begin(session.generator), session)  # in the annealed phase of the next start
+    result = search.give_up(begun, Stop.PASS_LIMIT, session)
+    assert result.stop is Stop.PASS_LIMIT
+    assert search.equation.at(result.rows).loss <= search.equation.at(begun.rows).loss
+
+
+def test_an_interrupted_phase_goes_on_where_it_was():
+    _, attacked = problem()
+    search = DirectSearch(attacked, SAMPLES, 8)
+    session = Session(attacked.features, torch.Generator().manual_seed(0))
+    state = search._end_start(search.begin(session.generator), session)
+    for _ in range(3):
+        state = search.advance(state, session)
+    tensors, value = serialise.dump(state)
+    restored = search.restore(serialise.load(search.state_type, tensors, value))
+    drawn = session.generator.get_state()
+    expected = search.advance(state, session)
+    session.generator.set_state(drawn)
+    assert torch.equal(search.advance(restored, session).annealing.rows, expected.annealing.rows)
