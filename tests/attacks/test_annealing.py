@@ -11,8 +11,8 @@ from exhume import data
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Budget, Session
 from exhume.attacks._base.tuning import DEFAULT_TUNING
-from exhume.attacks._search.annealing import Annealing, newton_steps
 from exhume.attacks._search.direct import DirectSearch
+from exhume.attacks._search.on_subsets.annealing import Annealing, newton_steps
 from exhume.features import PassCounter
 from exhume.results.stop import Stop
 from exhume.support import serialise

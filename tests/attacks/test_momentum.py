@@ -11,7 +11,7 @@ import exhume
 from exhume import data
 from exhume.attacks._base.search_tuning import MomentumTuning, SpectralTuning
 from exhume.attacks._base.tuning import DEFAULT_TUNING
-from exhume.attacks._search.momentum_phase import MomentumPhase
+from exhume.attacks._search.on_subsets.momentum_phase import MomentumPhase
 from exhume.equation.nuisance import Nuisance
 from exhume.equation.span import Span
 from exhume.features import GaussianMatrix, RandomFeatureMap

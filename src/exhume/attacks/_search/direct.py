@@ -17,8 +17,8 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
 from exhume.attacks._search import last_sample
-from exhume.attacks._search.annealing import Annealing, AnnealingState
 from exhume.attacks._search.noise_floor import is_explained_by_drift, is_noise_floor
+from exhume.attacks._search.on_subsets.annealing import Annealing, AnnealingState
 from exhume.attacks._search.rows import exchange_rows, residual_rows
 from exhume.attacks._search.spectral import is_one_layer, random_rows
 from exhume.attacks._search.subsets import Minimum

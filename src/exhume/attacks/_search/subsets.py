@@ -20,8 +20,8 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.search_tuning import SubsetTuning
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
-from exhume.attacks._search.momentum_phase import MomentumPhase, MomentumState
 from exhume.attacks._search.noise_floor import is_noise_floor
+from exhume.attacks._search.on_subsets.momentum_phase import MomentumPhase, MomentumState
 from exhume.attacks._search.rows import exchange_rows, residual_rows
 from exhume.attacks._search.schedule import random_coordinates
 from exhume.attacks._search.spectral import random_rows, shows_samples, spectral_rows

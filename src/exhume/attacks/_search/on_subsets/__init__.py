@@ -1,0 +1,1 @@
+"""Steps on random subsets of the coordinates, untested: the first phases of starts."""
