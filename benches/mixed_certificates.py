@@ -21,7 +21,7 @@ from exhume.support.files import write_json
 
 RESULTS = FIGURES / "mixed_certificates"
 IN_DOCS = Path("docs/images/mixed_certificates.png")
-MOST_PASSES, STARTS = 3000, 4
+MOST_PASSES, STARTS = 600, 2
 MULTIPLES = [0.1 * step for step in range(1, 51)]  # of the error bar, at which coverage is plotted
 
 
