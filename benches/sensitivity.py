@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 import exhume
-from benches import records, twins
+from benches import layers, records, twins
 from benches.problems import FIGURES, say, side_by_side, sphere_problem, table
 from benches.tuned_numbers import TunedNumber, scaled, tuned_numbers, with_number
 from exhume import data
@@ -108,12 +108,12 @@ def _below_the_wall(seed: int) -> Problem:
     return network_target(trained, knowledge=exhume.Knowledge(label_alphabet="one-hot")), inputs
 
 
-def _relu_network(width: int, samples: int, seed: int) -> Problem:
+def _dense_network(width: int, samples: int, seed: int, activation: type[nn.Module] = nn.ReLU) -> Problem:
     """A network with known initial weights, trained by momentum on mini-batches of digits."""
     digits = data.load("digits", samples=samples, labels="one-hot")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+        model = nn.Sequential(nn.Linear(64, width), activation(), nn.Linear(width, 10))
         before = {name: weight.clone() for name, weight in model.state_dict().items()}
         optimiser = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9)
         for _ in range(100):
@@ -122,6 +122,12 @@ def _relu_network(width: int, samples: int, seed: int) -> Problem:
                 nn.functional.cross_entropy(model(digits.inputs[rows]), digits.labels[rows]).backward()
                 optimiser.step()
     return exhume.Target.last_layer(model.eval(), initial_head=before, input_shape=(64,)), digits.inputs
+
+
+def _convolutional(seed: int) -> Problem:
+    """A conv net of which all weights were trained, on four pictures."""
+    victim = replace(layers.GROUPS["full"], samples=4).victim(seed)
+    return victim.target(4), victim.pictures.inputs
 
 
 SUITES: dict[str, tuple[Case, ...]] = {
@@ -136,7 +142,9 @@ SUITES: dict[str, tuple[Case, ...]] = {
     "count": tuple(Case("exact", partial(_sphere, 20, 6, 4, seed), counted=False) for seed in range(3)),
     "last": tuple(Case("exact", partial(_known_but_one, seed)) for seed in range(3)),
     "twins": tuple(Case("exact", partial(twins.victim, "cross-entropy", 0.01, 100, seed)) for seed in (0, 3)),
-    "columns": tuple(Case("unmix", partial(_relu_network, 200, 12, seed), counted=False) for seed in range(2)),
+    "columns": tuple(Case("unmix", partial(_dense_network, 200, 12, seed), counted=False) for seed in range(2)),
+    "smooth": tuple(Case("unmix", partial(_dense_network, 500, 6, seed, nn.GELU), counted=False) for seed in range(2)),
+    "layers": tuple(Case("layers", partial(_convolutional, seed), cap=math.inf) for seed in range(2)),
     "records": tuple(
         Case("greedy", partial(records.sensitivity_problem, gamma, seed), cap=math.inf)
         for gamma in (0.05, 1.0)

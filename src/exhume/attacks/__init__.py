@@ -77,7 +77,9 @@ def fitting(target: Target) -> tuple[str, ...]:
     if target.known_model is None or known.initial_body != "known":
         return (Exact.name,) if known.subspace is None else (Subspace.name, Exact.name)
     dense = Unmix.applies_to(target)
-    others = (Subspace.name, Exact.name) if dense else (Subspace.name, Exact.name, Layers.name)
+    others: tuple[str, ...] = (Subspace.name, Exact.name)
+    if not dense and Layers.applies_to(target):
+        others = (*others, Layers.name)
     # Unmixing finds all samples alike: it does not use those that are known.
     first = (Unmix.name,) if dense and not known.known_samples else ()
     if known.recipe is not None and Replay.applies_to(target):

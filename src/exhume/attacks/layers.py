@@ -70,9 +70,9 @@ class Layers(Attack):
 
     @staticmethod
     def applies_to(target: Target) -> bool:
-        """Whether the initial weights of a layer below the head are known."""
+        """Whether a layer below the head was trained and its initial weights are known."""
         model = known_network(target)
-        return model is not None and any(not model.in_head(name) for name in model.initial)
+        return model is not None and any(not model.in_head(name) for name in model.trained if name in model.initial)
 
     def run(self, problem: Problem, session: Session) -> Proposal:
         """Searches from noise, from several starts, and judges what they agree on."""
@@ -92,6 +92,7 @@ class Layers(Attack):
 
 
 _NO_NETWORK = (
-    "layers reads a whole network, and this target has none, or its initial weights are not known; give the state dict "
-    "of the untrained network: Target.network(module, initial=state_dict, input_shape=...)"
+    "layers reads a whole network, and this target has none, or only its head was trained, or the initial weights of "
+    "the other layers are not known; give the state dict of the untrained network: "
+    "Target.network(module, initial=state_dict, input_shape=...)"
 )
