@@ -7,6 +7,7 @@ import torch
 import exhume
 from exhume.attacks._base.greedy_tuning import AscentTuning
 from exhume.attacks._search.ascent import Ascent, distinct
+from exhume.equation.dense_span import DenseSpan
 from exhume.equation.norms import FreeNorm
 from exhume.errors import InputError
 from exhume.features.pipeline import functions
@@ -127,6 +128,23 @@ def test_ascent_ends_at_the_top_of_the_bump_of_a_single_sample():
     points, values = ascent.climb(features.forward(sample), sample + 0.7 * normal(64, DIM, seed=6))
     assert float((points[values.argmax()] - sample).norm()) < 1e-3
     assert float(values.max()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_climb_beside_other_rows_and_their_moves_finds_the_missing_sample():
+    features, samples = fourier(400, 0.1), normal(4, DIM)
+    weights = torch.tensor([[3.0, -2.0, 2.0, 0.2]], dtype=torch.float64) @ features.forward(samples)
+    equation = DenseSpan(features, weights)
+    rows = samples[:3]  # the last is missing, and the others do not move for it
+    point = equation.at(rows)
+    moves = torch.linalg.qr(equation.dense_jacobian(point).flatten(1))[0]
+    spanned = torch.cat([point.basis, moves], 1)
+    residual = point.residual - (point.residual @ spanned) @ spanned.T
+    ascent = Ascent(features, FreeNorm(1.0), AscentTuning())
+    points, values = ascent.climb(residual, samples[3:] + 0.3 * normal(64, DIM, seed=6), spanned)
+    assert float((points[values.argmax()] - samples[3]).norm()) < 1e-2
+    assert float(values.max()) == pytest.approx(1.0, abs=1e-3)
+    plain = ascent.climb(residual, samples[3:])[1]
+    assert float(plain.max()) < 0.9
 
 
 def test_points_that_are_taken_differ():
