@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from exhume import Recipe
 from exhume.auditing import Refused, Settings, read_settings
 from exhume.defences import DEFENCES
 from exhume.errors import FileError, InputError
@@ -107,3 +108,12 @@ def test_a_file_of_settings_that_is_missing_or_huge_is_refused(tmp_path):
         read_settings(tmp_path / "none.yaml")
     with pytest.raises(FileError, match="at most 1048576"):
         read_settings(write(tmp_path / "huge.yaml", "#" * (2 << 20)))
+
+
+def test_a_recipe_is_knowledge_and_lifts_the_default_limit_of_passes(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("optimiser: adam\nsteps: 60\n")
+    settings = Settings(model="m.py:build", recipe=tmp_path / "recipe.yaml")
+    assert settings.known["recipe"] == Recipe(optimiser="adam", steps=60)
+    assert settings.max_passes == float("inf")
+    assert Settings(model="m.py:build", recipe=tmp_path / "recipe.yaml", budget_passes=50).max_passes == 50
+    assert Settings(model="m.py:build").max_passes == Settings(model="m.py:build").budget_passes
