@@ -168,9 +168,7 @@ def certify(equation: Equation[AnyPoint], point: AnyPoint, trust: Trust, seed: i
     if at_floor and max(errors) < EXACT_BELOW:
         reason = "The residual is at the floating-point floor, with more equations than unknowns."
         return verdict(EXACT, reason, smallest, errors)
-    # The bars of a drifted network are judged one by one; others are only as good as their typical one.
-    typical_error = min(errors) if trust.drifting else sorted(errors)[len(errors) // 2]
-    if typical_error < (RECOVERED_BELOW if trust.drifting else trust.stop.credible_error):
+    if sorted(errors)[len(errors) // 2] < trust.stop.credible_error:
         good = sum(error < RECOVERED_BELOW for error in errors)
         what = "at the floor, but the Jacobian is too flat" if at_floor else "above the floor: noise or drift"
         reason = f"The residual is {what}; {good} of {len(errors)} samples have an error bar below {RECOVERED_BELOW}."
