@@ -24,9 +24,13 @@ def finish_layers(
     # A path that is simulated with rows of an unfinished start shows nothing.
     equation, miss = search.curved(found.rows, problem.tuning.layers.nodes) if len(found.found) else search.straight
     point = equation.at(found.rows)
-    bars = _bars(search, found, equation, point, counted, limits)
     outputs = search.network.outputs(search.network.after, found.rows).detach()
     labels = outputs.sign()[:, 0] if outputs.shape[1] == 1 else outputs.argmax(1).to(found.rows)
+    # Samples of one class may have exchanged a part of themselves at hardly any cost: no bar below `agree` is claimed.
+    least = ((labels[:, None] == labels).sum(1) > 1) * problem.tuning.layers.agree
+    bars = [
+        max(pair) for pair in zip(_bars(search, found, equation, point, counted, limits), least.tolist(), strict=True)
+    ]
     read = ", ".join(equation.nodes.names)
     return Proposal(
         samples=found.rows,
