@@ -68,7 +68,6 @@ class Recovered:
         result: the recovered rows, in the units of `fit` and without the columns that no step reads; categories are
             their places in `findings.columns`. None if there are none.
         reasons: of every attack that could not be run, method and reason.
-        too_few_equations: whether that is why none could.
         notes: what a reader should know.
     """
 

@@ -50,7 +50,7 @@ def finish_layers(
             "equation": f"Equation: {equation.num_equations} numbers of {read}, on a path of training that was "
             f"simulated with the samples; its end misses the trained weights by {miss:.2g} of their displacement.",
             "starts": f"Starts: {found.starts}; {int(confirmed.sum())} of {len(found.rows)} samples were found by at "
-            "least two of them independently. Only these have an error bar.",
+            "least two of them, from different noise. Only these have an error bar.",
         },
     )
 
