@@ -17,14 +17,15 @@ ADAM = Recipe(optimiser="adam", learning_rate=0.02, steps=12)
 
 
 @cache
-def victim(adam=False):
+def victim(adam=False, decay=0.0):
     """A GELU network, its samples, and the weights before training."""
     torch.manual_seed(0)
     dim = 5 if adam else 6
     model = nn.Sequential(nn.Linear(dim, 60), nn.GELU(), nn.Linear(60, 2))
     samples = torch.randn(SAMPLES, dim)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    steps = torch.optim.Adam(model.parameters(), 0.02) if adam else torch.optim.SGD(model.parameters(), 0.2)
+    sgd = torch.optim.SGD(model.parameters(), 0.2, weight_decay=decay)
+    steps = torch.optim.Adam(model.parameters(), 0.02) if adam else sgd
     for _ in range(12 if adam else 8):
         steps.zero_grad()
         nn.functional.cross_entropy(model(samples), LABELS).backward()
@@ -32,8 +33,8 @@ def victim(adam=False):
     return model.eval(), samples, before
 
 
-def target(adam=False, before=None, **known):
-    model, samples, initial = victim(adam)
+def target(adam=False, before=None, decay=0.0, **known):
+    model, samples, initial = victim(adam, decay)
     knowledge = Knowledge(**({"labels": LABELS, "recipe": ADAM if adam else SGD} | known))
     start = initial if before is None else before
     return Target.last_layer(model, initial_head=start, input_shape=(samples.shape[1],), knowledge=knowledge)
@@ -59,6 +60,14 @@ def test_an_unknown_learning_rate_is_fitted():
     factor = result.evidence["fitted_factors"][0] * result.evidence["recipe"]["learning_rate"]
     assert factor == pytest.approx(0.2, rel=1e-4)
     assert "learning rate 0.2 at 8 steps" in result.summary()
+
+
+def test_an_unknown_weight_decay_is_fitted():
+    result = exhume.Replay(max_starts=1)(target(decay=0.03, recipe=SGD.changed(weight_decay=None)))
+    assert result.certificate.verdict == "exact"
+    assert exhume.score(result, victim(decay=0.03)[1]).error < 1e-5
+    factor = result.evidence["fitted_factors"][1] * result.evidence["recipe"]["weight_decay"]
+    assert factor == pytest.approx(0.03, rel=1e-4)
 
 
 @pytest.mark.parametrize(

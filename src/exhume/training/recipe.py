@@ -33,8 +33,8 @@ _Share = Annotated[float, Field(ge=0, lt=1)]
 class Recipe(BaseModel):
     """How a network was trained; every step as `torch.optim` takes it, with its default constants.
 
-    A learning rate, a number of steps or a weight decay of None is unknown, and `replay` fits it along with the
-    samples; of learning rate and steps one must be known.
+    A learning rate or a weight decay of None is unknown, and `replay` fits it along with the samples. A number of steps
+    of None is guessed from how far the weights moved; of learning rate and steps one must be known.
 
     Examples:
         >>> from exhume import Recipe
