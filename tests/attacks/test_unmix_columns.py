@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from exhume.attacks._base.unmix_tuning import UnmixTuning
-from exhume.attacks._finish.column_ambiguity import spoiled_inputs
+from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
 from exhume.attacks._finish.unmixed import partial_inputs
 from exhume.attacks._search.unmixing.columns import explained_energy
 from exhume.attacks._search.unmixing.few_neurons import direct_readout
@@ -87,6 +87,19 @@ def test_a_column_that_one_zero_alone_determines_is_open(problem):
     mixture.basis = basis * math.sqrt(mixture.num_neurons)
     coordinates = nn.functional.normalize(columns @ basis, dim=1)
     assert float(spoiled_inputs(mixture, coordinates)[1, 0]) > 0.1
+
+
+def test_zeros_that_agree_on_a_mixture_by_chance_do_not_determine_a_column(problem):
+    mixture, vectors = problem
+    limit = math.log(1e-3)
+    assert not bool(may_be_chance(mixture, vectors, limit).any())
+    # The multiple of column 4 is chosen such that the mixture vanishes at one neuron where column 4 does not.
+    columns = mixture.columns(vectors)
+    at = int((columns[4].abs() * ~mixture.zeros(vectors)[2]).argmax())
+    mixed = vectors.clone()
+    mixed[2] = nn.functional.normalize(vectors[2] - columns[2, at] / columns[4, at] * vectors[4], dim=0)
+    assert bool(mixture.zeros(mixed)[2, at])
+    assert may_be_chance(mixture, mixed, limit).tolist() == [False, False, False, False, True, False]
 
 
 def test_if_one_column_is_missing_its_input_is_exact_and_the_others_are_near(problem):

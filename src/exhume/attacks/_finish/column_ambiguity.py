@@ -2,10 +2,13 @@
 
 If some other column is small wherever c_j is zero, c_j plus a multiple of it is as good: no entry rises above the
 rounding. A single zero that forbids this is no evidence, because the multiple can be chosen such that it is zero there;
-so the most decisive zero of every column is left out.
+so the most decisive zero of every column is left out. With many neurons, several zeros may agree on a multiple by
+chance; `may_be_chance` counts how many.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 
@@ -21,6 +24,27 @@ def spoiled_inputs(mixture: Mixture, vectors: Tensor) -> Tensor:
     changes = torch.stack([_ambiguity(mixture, vector) for vector in vectors])  # (n, n)
     through = dual @ changes.T  # what the change of column i makes of the dual basis, along input i
     return through.abs() / (1 - through.diagonal().abs()).clamp_min(0.1)
+
+
+def may_be_chance(mixture: Mixture, vectors: Tensor, chance: float) -> Tensor:
+    """Which inputs i (n,) may be spoiled, as chance explains the zeros of a column j that tell c_j from c_j + t c_i.
+
+    Such zeros lie where c_i is not zero. Any t makes a column vanish where c_j / c_i = -t. Of N neurons, some k have a
+    common ratio within the rounding with a probability of about N^k / k! p^(k - 1), where p is the share of an entry's
+    values that rounding hides; there are n^2 pairs of columns for which this may happen.
+
+    Args:
+        mixture: the displacement.
+        vectors: of all columns, (n, n).
+        chance: logarithm of the largest probability that is not taken for chance.
+    """
+    zeros, sizes = mixture.zeros(vectors), mixture.columns(vectors).abs()
+    hidden = (2 * mixture.threshold(vectors)[:, 0] / sizes.mean(1)).clamp(1e-12, 1.0)  # (n,)
+    telling = (zeros[:, None] & ~zeros[None]).sum(2).double()  # (n, n): of column j, where column i is not zero
+    neurons = (~zeros).sum(1).double()  # (n,)
+    probability = telling * neurons.log() - torch.lgamma(telling + 1) + (telling - 1) * hidden.log()[:, None]
+    doubtful = (probability + 2 * math.log(len(vectors)) > chance).fill_diagonal_(False)
+    return doubtful.any(0)
 
 
 def _ambiguity(mixture: Mixture, vector: Tensor) -> Tensor:

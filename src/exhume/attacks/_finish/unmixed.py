@@ -13,7 +13,7 @@ import torch
 
 from exhume.attacks._base.problem import Problem, Proposal
 from exhume.attacks._base.stage import SearchResult
-from exhume.attacks._finish.column_ambiguity import spoiled_inputs
+from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
 from exhume.attacks._search.unmixing.columns import fit_inputs
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, kullback_leibler
@@ -24,7 +24,8 @@ from exhume.target.dense_displacement import DenseDisplacement
 
 # A residual within this factor of what rounding alone leaves is at the floor.
 _AT_FLOOR = 10.0
-# Chance (its logarithm) with which an unrelated input may leave as many of a column's zeros inactive as its own does.
+# Chance (its logarithm) with which an unrelated input may leave as many of a column's zeros inactive as its own does,
+# and with which zeros may agree on a mixture of two columns.
 _CHANCE = math.log(1e-3)
 _ABOUT_NORMS = "Norms: fixed by the bias, or known. Labels: the model's outputs."
 _OPEN_NORMS = (
@@ -132,7 +133,8 @@ def _certificate(moved: DenseDisplacement, mixture: Mixture, found: SearchResult
     explained = columns.T @ (mixture.dual_basis(found.rows) @ spectrum.right)
     residual = float((moved.moved[mixture.alive] - explained).norm()) / size
     trusted = _beyond_chance(mixture, found.rows, inputs) & placed.signs_agree
-    bars = tuple(_error_bars(moved, mixture, found.rows, placed.samples).clamp_max(_GUESS).tolist())
+    spread = _error_bars(moved, mixture, found.rows, placed.samples).clamp_max(_GUESS)
+    bars = tuple(spread.masked_fill(may_be_chance(mixture, found.rows, _CHANCE), _GUESS).tolist())
     smallest = float(torch.linalg.svdvals(found.rows)[-1])
     good, count = sum(bar < RECOVERED_BELOW for bar in bars), len(bars)
     if not bool(trusted.all()):  # a wrong column spoils the inputs of others, and which ones is not known
