@@ -4,6 +4,8 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -17,6 +19,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # An example may take as long as it takes: beside other processes it is not the code that is slow.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
+
+
+def pytest_configure(config):
+    """Loads ART once before there are workers: its first import writes a file that a second one must not read half."""
+    if not hasattr(config, "workerinput") and not (Path.home() / ".art" / "config.json").exists():
+        subprocess.run([sys.executable, "-c", "import art"], check=False, capture_output=True)
+
 
 _BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
 
