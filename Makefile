@@ -25,7 +25,7 @@ docs: api  ## the documentation site in site/; a broken link is an error
 serve: api  ## the documentation site on this machine, built again when a page changes
 	$(BIN)/mkdocs serve
 
-api: $(READY)  ## docs/api.md from the docstrings, and the numbers of the explorer
+api: $(READY)  ## docs/reference/api.md from the docstrings, and the numbers of the explorer
 	$(BIN)/python docs/build_api.py
 	$(BIN)/python docs/build_explorer.py
 

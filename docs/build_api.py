@@ -1,4 +1,4 @@
-"""Writes the API reference, docs/api.md, from the docstrings of the public names: `python docs/build_api.py`.
+"""Writes the API reference, docs/reference/api.md, from the docstrings of the public names: `python docs/build_api.py`.
 
 It parses the source without importing it. `tests/test_api_reference.py` fails if the page is out of date.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import griffe
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "api.md"
+PAGE = ROOT / "docs" / "reference" / "api.md"
 
 # The names that `exhume` exports, by subject. Names in no list appear under "More", so that none is left out.
 SUBJECTS = {

@@ -1,4 +1,4 @@
-"""Writes the table of estimators into docs/estimators.md: what exhume does with every class of scikit-learn.
+"""Writes the table of estimators into docs/tutorials/estimators.md: what exhume does with every class of scikit-learn.
 
 `python docs/build_estimators.py` rebuilds it; a test fails if the page is not what this makes.
 """
@@ -15,7 +15,7 @@ from sklearn.utils import all_estimators
 from exhume.estimators.findings import StepKind
 from exhume.estimators.kinds import classify, family_of
 
-PAGE = Path(__file__).with_name("estimators.md")
+PAGE = Path(__file__).parent / "tutorials" / "estimators.md"
 BEGIN, END = "<!-- begin: build_estimators.py -->", "<!-- end: build_estimators.py -->"
 _TITLES = {
     StepKind.KEEPS_ROWS: "keeps training rows",

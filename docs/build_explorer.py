@@ -1,4 +1,4 @@
-"""Writes the constants of the law and of the cost into docs/law_explorer.html: `python docs/build_explorer.py`.
+"""Writes the constants of the law and of the cost into the explorer: `python docs/build_explorer.py`.
 
 `tests/test_explorer.py` fails if they are out of date, and compares the page's numbers with those of exhume.
 """
@@ -15,10 +15,10 @@ from exhume.attacks._base.tuning import DEFAULT_TUNING
 from exhume.law import ACTIVE_SHARE, HOMOGENEITY, PRACTICAL_RATIO
 from exhume.planning.passes import PASSES_PER_STEP, PowerLaw, law_of_passes
 
-PAGE = Path(__file__).with_name("law_explorer.html")
+PAGE = Path(__file__).parent / "explanation" / "law_explorer.html"
 _BLOCK = re.compile(r'(<script type="application/json" id="constants">).*?(</script>)', flags=re.DOTALL)
 
-# Smallest and largest ratio of a sample's error and the noise on the weights (docs/results.md, `python -m benches
+# Smallest and largest ratio of a sample's error and the noise on the weights (reference/results.md, `python -m benches
 # certificate`: sphere d = 20, n = 10, one output), from 3 equations per unknown on and between 2 and 3; and the errors
 # without noise, which are those of float32. With fewer equations it was not measured.
 ERRORS = {

@@ -26,8 +26,8 @@ EXHUME = (sys.executable, "-c", "from exhume.cli import main; main()")
 
 
 def tutorial(folder: Path) -> tuple[Path, Path]:
-    """The files and commands of docs/audit.md: its first report, and one with measured defences."""
-    for block in re.findall(r"^```python\n(.*?)^```", (DOCS / "audit.md").read_text(), flags=re.M | re.S):
+    """The files and commands of docs/tutorials/audit.md: its first report, and one with measured defences."""
+    for block in re.findall(r"^```python\n(.*?)^```", (DOCS / "tutorials" / "audit.md").read_text(), flags=re.M | re.S):
         if named := re.match(r"# (\w+\.py)\n", block):
             (folder / named.group(1)).write_text(block)
     subprocess.run([sys.executable, "train.py"], cwd=folder, check=True)

@@ -17,7 +17,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def page():
-    return (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    return (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 
 
 def public_paths():
@@ -46,7 +46,7 @@ def anchors(text):
 
 
 def test_the_reference_is_what_the_docstrings_say():
-    assert page() == GENERATOR["reference"](), "docs/api.md is not up to date; run: make docs"
+    assert page() == GENERATOR["reference"](), "docs/reference/api.md is not up to date; run: make docs"
 
 
 def test_every_public_name_has_a_heading_and_a_link_to_it():

@@ -114,7 +114,7 @@ def test_every_bench_named_in_the_documentation_exists():
 
 
 def test_a_grid_in_the_documentation_has_at_most_ten_lines():
-    (grid,) = blocks(ROOT / "docs" / "sweeps.md", "yaml")
+    (grid,) = blocks(ROOT / "docs" / "how_to" / "sweeps.md", "yaml")
     assert len(grid.splitlines()) <= 10
 
 

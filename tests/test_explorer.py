@@ -13,7 +13,7 @@ from exhume.law import HOMOGENEITY
 from exhume.planning import GPU, plan
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "law_explorer.html"
+PAGE = ROOT / "docs" / "explanation" / "law_explorer.html"
 BUILDER = runpy.run_path(str(ROOT / "docs" / "build_explorer.py"))
 NUMBERS = (
     "num_parameters", "equations", "unknowns", "verdict", "smallest_parameters", "comfortable_parameters",
@@ -53,7 +53,7 @@ def explorer(browser):
 
 def test_the_constants_of_the_page_are_those_of_the_library():
     text = re.search(r'id="constants">(.*?)</script>', PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)[1]
-    assert json.loads(text) == BUILDER["constants"](), "docs/law_explorer.html is not up to date; run: make docs"
+    assert json.loads(text) == BUILDER["constants"](), "the explorer is not up to date; run: make docs"
 
 
 def test_many_settings_have_the_numbers_of_the_library(explorer):

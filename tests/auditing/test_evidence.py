@@ -19,7 +19,7 @@ from exhume.auditing.evidence.record_table import COLUMNS
 from exhume.errors import InputError
 from official_schemas import official_schema
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "evidence.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how_to" / "evidence.md"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from exhume.sweep.run import SweepProgress
 
 _WIDTH = 110  # letters in a line of the list
-_FOLDER, _STORE, _PAGE = Path("figs"), "reproduce.sqlite", Path("docs/reproduction.md")
+_FOLDER, _STORE, _PAGE = Path("figs"), "reproduce.sqlite", Path("docs/reference/reproduction.md")
 
 
 def reproduce(

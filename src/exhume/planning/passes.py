@@ -82,7 +82,7 @@ ONE_OUTPUT = (
 # Several outputs: the direct search (attacks/_search/direct.py), here on trained two-layer networks of ten outputs.
 SEVERAL_OUTPUTS = (
     Measured(3072, 10, 4, 825, "python -m benches networks"),
-    Measured(3072, 100, 4, 1165, "exhume attack runs/fig7 (docs/results.md)"),
+    Measured(3072, 100, 4, 1165, "exhume attack runs/fig7 (docs/reference/results.md)"),
 )
 
 

@@ -5,7 +5,7 @@ theta_k = sum_i a_i act(g_k . u_i), g_k ~ N(0, I_r), k = 1 .. p. A candidate, po
 the residual h(g) = sum_i a_i act(g . u_i) - sum_j b_j act(g . v_j). If it misses sample i, a test function q_i of
 norm 1 has E h q_i >= sqrt(kappa), and the mean over p coordinates is close to that for all samples and candidates at
 once (Hoeffding or Bernstein, and a net over one sphere), so that h cannot vanish. The law counts from below, this from
-above; docs/width_bound.md has the proof and every assumption.
+above; docs/reference/width_bound.md has the proof and every assumption.
 """
 
 from __future__ import annotations

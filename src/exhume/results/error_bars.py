@@ -14,7 +14,7 @@ from exhume.equation.protocol import AnyPoint, Equation, Point
 from exhume.solvers import CGOptions, conjugate_gradient
 from exhume.support.tuning import tuned
 
-_BARS = {"problem": "random features and two-layer networks of docs/results.md", "suite": "network"}
+_BARS = {"problem": "random features and two-layer networks of docs/reference/results.md", "suite": "network"}
 _FLOOR = {"problem": "random features with exact and with rounded weights", "suite": "rounded"}
 _DRIFTING = {
     "problem": "calibration families of `benches.drifting_networks`, 8 x 8 pixels, 0 to 89",
