@@ -92,6 +92,13 @@ def test_columns_that_no_sample_fills_are_left_out():
     assert table.rows == ((0, "certain", 0.1, None), (1, "likely", None, 20.0))
 
 
+@pytest.mark.parametrize("up_to_sign", [0.5, 0.2])
+def test_the_error_up_to_sign_is_a_column_only_if_it_differs_somewhere(up_to_sign):
+    samples = (Sample(0, "likely", error=0.5, error_up_to_sign=up_to_sign),)
+    shown = "Error up to sign (of the norm)" in grids.of_samples(samples).columns
+    assert shown == (up_to_sign < 0.5)
+
+
 def _tabular(*samples: Sample) -> Report:
     fields = (Field("bmi", "kg/m²"), Field("sex"))
     return Report("T", Verdict(Level.LEAK, "H"), samples=samples, fields=fields)

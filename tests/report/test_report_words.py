@@ -304,6 +304,8 @@ def test_words_about_the_optimiser_follow_from_what_the_weights_show():
     assert "moved as Adam moves them, so that it fails" in said(Finding("optimiser", "adaptive", "By Adam."))
     assert "Adam" not in said(Finding("optimiser", "gradient", "By SGD."))
     assert "Adam" not in said(Finding("optimiser", "head only", "The head alone."))
+    result = result_of(stop=Stop.TIME_LIMIT, method="replay")
+    assert "Adam" not in said(Finding("optimiser", "adaptive", "By Adam."))  # it is told the optimiser
 
 
 def test_the_next_attack_is_advised_by_the_diagnosis_and_by_a_spent_budget():
@@ -316,7 +318,12 @@ def test_the_next_attack_is_advised_by_the_diagnosis_and_by_a_spent_budget():
     assert "Give --initial. Give it more budget" in advised(Stop.PASS_LIMIT, missing)
     assert "budget" not in advised(Stop.CONVERGED, missing)
     assert "try --method NAME (" in advised(Stop.CONVERGED)
-    assert "assume training by SGD" in advised(Stop.CONVERGED, Finding("optimiser", "adaptive", "By Adam."))
+    of_optimiser = Finding("optimiser", "adaptive", "By Adam.")
+    of_adam = advised(Stop.PASS_LIMIT, of_optimiser)
+    assert "assume training by SGD" in of_adam
+    assert "budget" not in of_adam  # more of it does not help
+    replayed = subject_of(result_of(stop=Stop.TIME_LIMIT, method="replay"), diagnosis=[of_optimiser])
+    assert any("Give it more budget" in each.text for each in remedies_of(replayed))
 
 
 def test_the_page_shows_the_diagnosis_with_its_advice_and_no_section_without_one():

@@ -44,7 +44,7 @@ def test_the_truth_leaves_what_least_squares_leaves(trained):
     assert head.truth < 0.5 * head.others
     assert found.holds
     assert found.best is first
-    assert "The training data are in the weights" in found.sentence
+    assert "The equation holds for the training data" in found.sentence
 
 
 def test_other_samples_do_not_hold(trained):

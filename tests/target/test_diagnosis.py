@@ -71,7 +71,7 @@ def test_moved_statistics_of_batch_norm_and_a_pooled_head_are_reported():
     found = {each.kind: each for each in diagnose(target(module, before))}
     assert found["normalisation"].value == "moved"
     assert found["head"].value == "pooled"
-    assert found["head"].advice == "Try --method ntk, which reads all layers."
+    assert found["head"].advice == "Try --method layers, which reads all of them."
     fresh = ARCHITECTURES[NORMALISED]().eval()
     assert {each.value for each in diagnose(target(fresh, "zero"))} >= {"not moved"}
 

@@ -91,7 +91,9 @@ def of_table(table: Table, id: str) -> Grid:
 
 def of_samples(samples: tuple[Sample, ...]) -> Table:
     """Collects everything that is known of each sample but its content; a column that nobody fills is left out."""
-    rows = [{title: getattr(sample, name) for title, name in _SAMPLE_COLUMNS} for sample in samples]
+    signs_matter = any(sample.error != sample.error_up_to_sign for sample in samples)
+    columns = [each for each in _SAMPLE_COLUMNS if signs_matter or each[1] != "error_up_to_sign"]
+    rows = [{title: getattr(sample, name) for title, name in columns} for sample in samples]
     return Table.of("Every sample", rows, name="samples")
 
 

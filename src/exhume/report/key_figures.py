@@ -102,12 +102,12 @@ def _attack_facts(result: Reconstruction) -> list[Fact]:
         ),
         Fact(
             "Residual",
-            f"{certificate.residual:.1e}",
-            f"of the displacement that was attacked; rounding alone leaves {certificate.floor:.1e}",
+            f"{certificate.residual:.2g}",
+            f"of the displacement that was attacked; rounding alone leaves {certificate.floor:.2g}",
         ),
     ]
     if certificate.predicted_error is not None:
-        worst = f"{_OF_NORM}, on average; worst sample {max(certificate.predicted_errors):.1e}"
-        facts.append(Fact("Expected error", f"{certificate.predicted_error:.1e}", worst))
+        worst = f"{_OF_NORM}, on average; worst sample {max(certificate.predicted_errors):.2g}"
+        facts.append(Fact("Expected error", f"{certificate.predicted_error:.2g}", worst))
     cost = f"feature passes; {result.seconds:.1f} s, {result.steps:,} steps"
     return [*facts, Fact("Method", result.method, result.ending), Fact("Cost", f"{result.passes:,.0f}", cost)]

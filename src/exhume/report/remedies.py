@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from exhume import defences
-from exhume.attacks import ATTACKS, Unmix
+from exhume.attacks import ATTACKS, Replay, Unmix
 from exhume.defences.measuring import NONE
 from exhume.law import PER_SAMPLE
 from exhume.report.charts import COSTS, cost_measured, share_recovered
@@ -145,10 +145,11 @@ def _next_steps(subject: Subject) -> str:
     """What to change before the next attack: what the diagnosis advises; else more budget, where that was spent."""
     advice = [each.advice for each in subject.diagnosis if each.advice]
     result = subject.result
-    if result is not None and result.stop in (Stop.PASS_LIMIT, Stop.TIME_LIMIT):
-        advice.append("Give it more budget (--budget-passes, --budget-seconds): it was spent.")
-    if any(each.value == ADAPTIVE for each in subject.diagnosis):
+    replayed = result is not None and result.method == Replay.name
+    if not replayed and any(each.value == ADAPTIVE for each in subject.diagnosis):
         advice.append("Do not take a failed attack for safety: these attacks assume training by SGD.")
+    elif result is not None and result.stop in (Stop.PASS_LIMIT, Stop.TIME_LIMIT):
+        advice.append("Give it more budget (--budget-passes, --budget-seconds): it was spent.")
     others = ", ".join(ATTACKS)
     return " ".join(advice or [f"Give it what an attacker may know (--know), and try --method NAME ({others})."])
 

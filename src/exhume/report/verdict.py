@@ -6,7 +6,7 @@ safety, and where the truth contradicts a certificate the page says so.
 
 from __future__ import annotations
 
-from exhume.attacks import Unmix
+from exhume.attacks import Replay, Unmix
 from exhume.law import RECONSTRUCTIBLE
 from exhume.report.content import Level, Verdict
 from exhume.report.subject import Subject
@@ -173,7 +173,7 @@ def _out_of_reach(subject: Subject) -> Verdict:
         "Many different training sets explain these weights equally well. This was counted, not attacked.",
         "An attacker who knows more, such as some of the samples or many like them, may get further. Labels may still "
         "leak.",
-        *([f"The attack: {subject.reason}"] if subject.reason and subject.result is None else []),
+        *([f"Why no attack was run: {subject.reason}"] if subject.reason and subject.result is None else []),
         *_law(subject),
         *_counted(subject.findings),
     ]
@@ -191,9 +191,10 @@ def _doubts(subject: Subject, result: Reconstruction) -> list[str]:
     layer = "first layer" if result.method == Unmix.name else "head"
     assumed = f"The attack assumes gradient descent with one step size for all weights of the {layer}"
     doubts = []
-    if found.get("optimiser") == ADAPTIVE:
+    optimiser = "" if result.method == Replay.name else found.get("optimiser", UNKNOWN)  # replay is told the optimiser
+    if optimiser == ADAPTIVE:
         doubts.append(f"{assumed}; these weights moved as Adam moves them, so that it fails, whatever the budget.")
-    elif found.get("optimiser", UNKNOWN) == UNKNOWN:
+    elif optimiser == UNKNOWN:
         doubts.append(f"{assumed}: with Adam and the like it fails, whatever the budget.")
     if result.knowledge.initial_head == "unknown" and "missing" not in found:
         doubts.append(

@@ -109,7 +109,7 @@ class Premise:
         left = f"leave {best.truth:.2g} of the displacement of {best.layer} unexplained"
         shares = f"{left}, as many {others} {best.others:.2g}"
         if self.holds:
-            return f"The training data are in the weights: they {shares}."
+            return f"The equation holds for the training data: they {shares}."
         if self.holds is None:
             return f"The training data that were given are fewer than were looked for; they {shares}."
         causes = (

@@ -225,7 +225,7 @@ def _pooled(target: Target, model: NetworkWeights) -> Iterator[Finding]:
         "pooled",
         f"The head is given {width:,} averages over positions of inputs with {target.features.input_dim:,} numbers, so "
         f"that it shows little of where something is in an input.",
-        f"{'Try' if known else 'Give --initial with all layers, and try'} --method ntk, which reads all layers.",
+        f"{'Try' if known else 'Give --initial with all layers, and try'} --method layers, which reads all of them.",
     )
 
 
