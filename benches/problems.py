@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -35,8 +36,9 @@ def signed_error(result: exhume.Reconstruction, training: Dataset) -> float:
 
 
 def side_by_side(run: Callable[[Any], Any], cases: Iterable[Any]) -> list[Any]:
-    """Runs cases in two processes with one thread each; results are in the order of the cases."""
-    with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    """Runs cases in processes with one thread each, EXHUME_BENCH_PROCESSES or two; results keep the cases' order."""
+    processes = int(os.environ.get("EXHUME_BENCH_PROCESSES", "2"))
+    with ProcessPoolExecutor(processes, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         return list(pool.map(run, cases))
 
 

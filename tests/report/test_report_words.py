@@ -52,7 +52,7 @@ def test_half_of_the_samples_are_a_leak():
 
 
 def premise(truth, others):
-    return Premise((LayerPremise("the head", truth, others, 400),), non_members=True)
+    return Premise((LayerPremise("the head", truth, others, 400),), non_members=True, causes=("as Adam does",))
 
 
 def test_an_approximate_certificate_that_the_truth_contradicts_is_inconclusive():
@@ -161,7 +161,7 @@ def test_fewer_equations_in_the_attacked_layer_alone_are_inconclusive():
     enough = Count(4000, 64, ("first.weight", "head.weight"), determined=True)
     verdict = verdict_of(subject_of(result, forecast=TOO_FEW, count=enough))
     assert verdict.level is Level.INCONCLUSIVE
-    assert "other published layers that moved in training were not attacked" in told(verdict)
+    assert "shows nothing of what the other published layers that moved in training hold" in told(verdict)
 
 
 def test_a_leak_below_the_wall_of_the_head_is_a_leak():

@@ -177,7 +177,8 @@ def _forecast(value: dict[str, Any]) -> Forecast | None:
 def _premise(value: dict[str, Any] | None) -> Premise | None:
     if not value:
         return None
-    return serialise.load(Premise, {}, {name: value[name] for name in ("layers", "non_members", "complete")})
+    derived = ("holds", "sentence")
+    return serialise.load(Premise, {}, {name: each for name, each in value.items() if name not in derived})
 
 
 def _count(value: dict[str, Any] | None) -> Count | None:

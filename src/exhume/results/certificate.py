@@ -119,6 +119,8 @@ def certify(equation: Equation[AnyPoint], point: AnyPoint, trust: Trust, seed: i
     """
     limits = trust.limits
     outputs, (independent, clear) = point.coefficients.shape[1], equation.independent_outputs(point)
+    if not trust.stop.trusted:
+        clear = independent  # the residual of rows that solve nothing is no noise
     # Every output has as many equations, and asks one coefficient of every sample.
     equations = equation.num_equations * clear // outputs
     unknowns = trust.unknowns - point.num_samples * (independent - clear)

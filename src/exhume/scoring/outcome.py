@@ -117,8 +117,8 @@ def _open(result: Reconstruction | None, found: Findings, premise: Premise | Non
         return "The attack diverged, so nothing was tested."
     if found.enough_equations is False:
         return (
-            "The layer that was attacked has fewer equations than unknowns, and other published layers that moved in "
-            "training were not attacked."
+            "The attack solves fewer equations than it has unknowns, which shows nothing of what the other published "
+            "layers that moved in training hold."
         )
     if premise is not None and premise.holds is False:
         return premise.sentence

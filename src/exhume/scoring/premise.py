@@ -21,6 +21,8 @@ from exhume.features.pass_counter import PassCounter
 from exhume.scoring.baselines import draw_surrogates
 from exhume.support.randomness import generator_for
 from exhume.target.dense_displacement import decay_share
+from exhume.target.diagnosis.findings import HEAD_ONLY, diagnose
+from exhume.target.diagnosis.optimiser_trace import ADAPTIVE, UNKNOWN
 from exhume.target.network_weights import NetworkWeights
 from exhume.target.target import Target
 
@@ -79,11 +81,13 @@ class Premise:
         layers: the head first.
         non_members: whether others were samples that were not trained on; else surrogates made from the truth.
         complete: whether the truth has as many samples as the attack was told to look for.
+        causes: why the equation may not hold for the right samples, without what the weights rule out.
     """
 
     layers: tuple[LayerPremise, ...]
     non_members: bool
     complete: bool = True
+    causes: tuple[str, ...] = ()
 
     @property
     def best(self) -> LayerPremise | None:
@@ -112,15 +116,11 @@ class Premise:
             return f"The equation holds for the training data: they {shares}."
         if self.holds is None:
             return f"The training data that were given are fewer than were looked for; they {shares}."
-        causes = (
-            "the initial weights may be those of another model; or the optimiser may give every weight its own step "
-            "size, as Adam does"
-        )
         if best.ratio > _HARDLY_BELOW:
-            causes = f"they may be other data, or prepared in another way; {causes}"
+            why = "; or ".join(("they may be other data, or prepared in another way", *self.causes))
         else:
-            causes = f"they explain more than the others, but not by this equation: {causes}"
-        return f"The equation does not hold for the training data that were given: they {shares}; {causes}."
+            why = f"they explain more than the others, but not by this equation: {'; or '.join(self.causes)}"
+        return f"The equation does not hold for the training data that were given: they {shares}; {why}."
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
@@ -159,7 +159,23 @@ def premise_at(
         except (ExhumeError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             continue
         layers.append(LayerPremise(name, left, sum(others) / len(others), moved.numel()))
-    return Premise(tuple(layers), given, complete)
+    return Premise(tuple(layers), given, complete, tuple(_causes(target)))
+
+
+def _causes(target: Target) -> Iterator[str]:
+    """Why the equation may not hold for the training data of this model."""
+    shown = {each.kind: each.value for each in diagnose(target)}
+    optimiser = shown.get("optimiser", UNKNOWN)
+    if optimiser == ADAPTIVE:
+        yield "the optimiser gave every weight its own step size, as Adam does"
+        return
+    if optimiser != HEAD_ONLY:
+        yield "the features may have moved far in training"
+    if shown.get("start") != "fits":
+        yield "the initial weights may be those of another model"
+    if optimiser == UNKNOWN:
+        yield "the optimiser may give every weight its own step size, as Adam does"
+    yield "the model may have been trained on more data than were given"
 
 
 def _layers(target: Target) -> Iterator[tuple[str, Tensor, Spanning]]:

@@ -21,6 +21,7 @@ _FEWEST = 64
 _TELLING, _GROWN = 500, 4.0
 # Neurons on both sides from which on their numbering is evidence; a random start of smaller layers has no structure.
 _NUMBERED = 16
+HEAD_ONLY = "head only"  # an answer about the optimiser: no other layer moved
 _POOLS = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
 
@@ -151,7 +152,7 @@ def _training(model: NetworkWeights, recipe_known: bool) -> Iterator[Finding]:
     if all(torch.equal(before[name].to(after[name]), after[name]) for name in body):
         yield Finding(
             "optimiser",
-            "head only",
+            HEAD_ONLY,
             "Only the head moved: it was trained on a frozen body, or fitted in closed form. Its features are then "
             "those of the released model, as the attack assumes.",
         )
