@@ -272,3 +272,12 @@ def test_outputs_that_repeat_each_other_add_no_equations():
 def test_fewer_samples_than_outputs_keep_the_count_of_all_outputs():
     span, point, _ = several_outputs(num_features=80, num_outputs=5, num_samples=3)
     assert span.independent_outputs(point) == (5, 5)
+
+
+def test_rows_that_solve_nothing_say_nothing_about_the_number_of_equations():
+    span, point, _ = several_outputs(num_features=80, num_outputs=5, num_samples=3)
+    wrong = span.at(torch.randn_like(point.rows))
+    assert span.independent_outputs(wrong)[1] < 5
+    trust = Trust(Stop.PASS_LIMIT, unknowns=3 * (point.rows.shape[1] + 5), norms=FreeNorm(1.0), precision=1e-7)
+    judged = certificate.certify(span, wrong, trust, seed=0)
+    assert (judged.equations, judged.reason) == (400, Stop.PASS_LIMIT.sentence)

@@ -57,7 +57,17 @@ def test_other_samples_do_not_hold(trained):
 def test_other_initial_weights_do_not_hold(trained):
     model, before, samples = trained
     other = {name: torch.randn_like(weight) * weight.std() for name, weight in before.items()}
-    assert premise_at(target_of(model, other), samples, drawn(50, 2)).holds is False
+    found = premise_at(target_of(model, other), samples, drawn(50, 2))
+    assert found.holds is False
+    assert "the initial weights may be those of another model" in found.sentence
+
+
+def test_causes_that_the_weights_rule_out_are_not_named(trained):
+    model, before, _ = trained
+    sentence = premise_at(target_of(model, before), drawn(SAMPLES, 3), drawn(50, 2)).sentence
+    assert "the features may have moved far in training" in sentence
+    assert "initial weights" not in sentence  # trained and initial weights belong together
+    assert "Adam" not in sentence  # the weights moved by one step size
 
 
 def test_without_non_members_mixtures_of_the_truth_stand_in(trained):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from exhume.cli.interruption import interruptible
-from exhume.cli.options import Json, split_pair
+from exhume.cli.options import Json, split_pair, with_option_groups
 from exhume.cli.render import attack_progress, notice, printing_to_stderr, seed_progress, show
 from exhume.errors import InputError
 
@@ -39,71 +40,98 @@ _INITIAL = (
 _MEASURES = "; ".join(f"{name}: {meaning}" for name, meaning in MEASURES.items())
 
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model is audited, and where."""
+
+    model: Annotated[str | None, typer.Option(help="Your code: a file and a factory in it, mymodel.py:build.")] = None
+    run: Annotated[Path | None, typer.Option(help="A run folder made by `exhume train`.")] = None
+    estimator: Annotated[
+        Path | None, typer.Option(help="A fitted scikit-learn estimator or pipeline: a skops file.")
+    ] = None
+    weights: Annotated[Path | None, typer.Option(help="Trained weights: safetensors or a torch state dict.")] = None
+    initial: Annotated[str | None, typer.Option(help=_INITIAL)] = None
+    workers: Annotated[int | None, typer.Option(help="Processes of the search for a seed; 1 by default.")] = None
+    head: Annotated[str | None, typer.Option(help="The layer to attack; the last linear one by default.")] = None
+    input_shape: Annotated[str | None, typer.Option(help="Shape of one input, for instance 3,32,32.")] = None
+    name: Annotated[str | None, typer.Option(help="Name of the model in the report.")] = None
+    max_size: Annotated[str | None, typer.Option(help="Largest file that is opened; 4GB by default.")] = None
+    memory_budget: Annotated[str | None, typer.Option(help="Memory for activations; 4GB by default.")] = None
+    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None
+
+
+@dataclass(frozen=True)
+class OwnerOptions:
+    """The owner's data, for the score alone, and what the report shows of them."""
+
+    truth: Annotated[
+        Path | None, typer.Option(help="Training data, for the score alone: .npy, .npz, .csv, .safetensors, a folder.")
+    ] = None
+    labels: Annotated[Path | None, typer.Option(help="Labels of the training data: .npy or .safetensors.")] = None
+    held_out: Annotated[
+        Path | None, typer.Option(help="Samples of the same kind that were not trained on, as a baseline of the score.")
+    ] = None
+    held_out_labels: Annotated[Path | None, typer.Option(help="Labels of the held-out samples.")] = None
+    reference: Annotated[
+        Path | None, typer.Option(help="A pool of samples of the same kind, such as a public data set, as a baseline.")
+    ] = None
+    standardise: Annotated[str | None, typer.Option(help="Standardisation of a .csv: none (default), subset.")] = None
+    label_column: Annotated[str | None, typer.Option(help="Which column of a .csv is the label.")] = None
+    columns: Annotated[
+        str | None, typer.Option(help="Names of the columns of records, separated by commas; a .csv has its own.")
+    ] = None
+    classes: Annotated[str | None, typer.Option(help="Names of the outputs, separated by commas.")] = None
+    show_truth: Annotated[
+        bool, typer.Option("--show-truth", help="Show true samples also where nothing was recovered.")
+    ] = False
+    redact: Annotated[bool, typer.Option("--redact", help="Blur images and leave out values in the report.")] = False
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """What the attacker knows and may spend, and when an audit fails."""
+
+    num_samples: Annotated[int | None, typer.Option(help="How many samples to look for.")] = None
+    know: Annotated[list[str] | None, typer.Option(help="What else the attacker knows, name=value; repeatable.")] = None
+    recipe: Annotated[
+        Path | None, typer.Option(help="How the model was trained, a YAML file of optimiser, steps and so on: replay.")
+    ] = None
+    method: Annotated[str | None, typer.Option(help="Name of one attack; by default those that fit the model.")] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of the attack's own random numbers.")] = None
+    budget_passes: Annotated[float | None, typer.Option(help="Most feature passes; 20,000 by default.")] = None
+    budget_seconds: Annotated[float | None, typer.Option(help="Most seconds of the attacks; 1,800 by default.")] = None
+    defences: Annotated[
+        bool, typer.Option("--defences", help=f"Attack altered copies too: {', '.join(DEFENCE_NAMES)}.")
+    ] = False
+    defence: Annotated[list[str] | None, typer.Option(help="Attack the copies of one family; repeatable.")] = None
+    fail_on: Annotated[
+        list[str] | None, typer.Option(help=f"Exit with 1 if this is reached; may be repeated. {_MEASURES}.")
+    ] = None
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 instead of 3 where nothing is decided.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class EvidenceOptions:
+    """Files of findings for other tools."""
+
+    sarif: Annotated[Path | None, typer.Option(help="Also write findings as SARIF 2.1.0, for code scanning.")] = None
+    junit: Annotated[Path | None, typer.Option(help="Also write the outcome and thresholds as a JUnit report.")] = None
+    records: Annotated[Path | None, typer.Option(help="Also write a CSV with a row for each recovered sample.")] = None
+
+
+@with_option_groups
 def audit(
-    context: typer.Context,
     settings: Annotated[
         Path | None, typer.Argument(help="A YAML file of settings, of one model or of several under `models`.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Your code: a file and a factory in it, mymodel.py:build.")] = None,
-    run: Annotated[Path | None, typer.Option(help="A run folder made by `exhume train`.")] = None,
-    estimator: Annotated[
-        Path | None, typer.Option(help="A fitted scikit-learn estimator or pipeline: a skops file.")
-    ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Trained weights: safetensors or a torch state dict.")] = None,
-    initial: Annotated[str | None, typer.Option(help=_INITIAL)] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes of the search for a seed; 1 by default.")] = None,
-    head: Annotated[str | None, typer.Option(help="The layer to attack; the last linear one by default.")] = None,
-    input_shape: Annotated[str | None, typer.Option(help="Shape of one input, for instance 3,32,32.")] = None,
-    num_samples: Annotated[int | None, typer.Option(help="How many samples to look for.")] = None,
-    truth: Annotated[
-        Path | None, typer.Option(help="Training data, for the score alone: .npy, .npz, .csv, .safetensors, a folder.")
-    ] = None,
-    labels: Annotated[Path | None, typer.Option(help="Labels of the training data: .npy or .safetensors.")] = None,
-    held_out: Annotated[
-        Path | None, typer.Option(help="Samples of the same kind that were not trained on, as a baseline of the score.")
-    ] = None,
-    held_out_labels: Annotated[Path | None, typer.Option(help="Labels of the held-out samples.")] = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="A pool of samples of the same kind, such as a public data set, as a baseline.")
-    ] = None,
-    standardise: Annotated[str | None, typer.Option(help="Standardisation of a .csv: none (default), subset.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Which column of a .csv is the label.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Names of the columns of records, separated by commas; a .csv has its own.")
-    ] = None,
-    classes: Annotated[str | None, typer.Option(help="Names of the outputs, separated by commas.")] = None,
-    know: Annotated[
-        list[str] | None, typer.Option(help="What else the attacker knows, name=value; repeatable.")
-    ] = None,
-    recipe: Annotated[
-        Path | None, typer.Option(help="How the model was trained, a YAML file of optimiser, steps and so on: replay.")
-    ] = None,
-    method: Annotated[str | None, typer.Option(help="Name of one attack; by default those that fit the model.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the attack's own random numbers.")] = None,
-    budget_passes: Annotated[float | None, typer.Option(help="Most feature passes; 20,000 by default.")] = None,
-    budget_seconds: Annotated[float | None, typer.Option(help="Most seconds of the attacks; 1,800 by default.")] = None,
-    defences: Annotated[
-        bool, typer.Option("--defences", help=f"Attack altered copies too: {', '.join(DEFENCE_NAMES)}.")
-    ] = False,
-    defence: Annotated[list[str] | None, typer.Option(help="Attack the copies of one family; repeatable.")] = None,
-    fail_on: Annotated[
-        list[str] | None, typer.Option(help=f"Exit with 1 if this is reached; may be repeated. {_MEASURES}.")
-    ] = None,
-    allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0 instead of 3 where nothing is decided.")
-    ] = False,
-    name: Annotated[str | None, typer.Option(help="Name of the model in the report.")] = None,
-    show_truth: Annotated[
-        bool, typer.Option("--show-truth", help="Show true samples also where nothing was recovered.")
-    ] = False,
-    redact: Annotated[bool, typer.Option("--redact", help="Blur images and leave out values in the report.")] = False,
-    max_size: Annotated[str | None, typer.Option(help="Largest file that is opened; 4GB by default.")] = None,
-    memory_budget: Annotated[str | None, typer.Option(help="Memory for activations; 4GB by default.")] = None,
-    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None,
+    *,
+    model: ModelOptions,
+    owner: OwnerOptions,
+    test: TestOptions,
+    files: EvidenceOptions,
     out: Annotated[Path, typer.Option(help="Folder of the report and the files that it is made from.")] = Path("audit"),
-    sarif: Annotated[Path | None, typer.Option(help="Also write findings as SARIF 2.1.0, for code scanning.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Also write the outcome and thresholds as a JUnit report.")] = None,
-    records: Annotated[Path | None, typer.Option(help="Also write a CSV with a row for each recovered sample.")] = None,
     json: Json = False,
 ) -> None:
     """Forecast, attack, certify, score and report: does this model carry its training set?
@@ -118,9 +146,9 @@ def audit(
     from exhume.auditing import Audited, Settings, audit_all, audit_settings, read_settings
     from exhume.auditing.evidence import Evidence
 
-    evidence = Evidence(sarif, junit, records)
+    evidence = Evidence(**asdict(files))
     evidence.check()
-    given = _given_options(context.params)
+    given = _given_options(asdict(model) | asdict(owner) | asdict(test))
     if settings is not None and given:
         raise InputError(f"{', '.join(given)} beside a file of settings; valid: the options in {settings}, or no file")
     models = [Settings(**given)] if settings is None else read_settings(settings)
