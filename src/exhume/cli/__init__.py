@@ -19,19 +19,19 @@ from exhume.errors import ExhumeError
 # Name of each command and the first sentence of its help. Command `name` is the function, or the group of commands
 # `app`, in exhume.cli.<name>; a test compares these sentences with theirs.
 COMMANDS = {
-    "demo": "Train a model on 20 handwritten digits, throw the digits away, and get them back from its weights.",
-    "law": "Forecast whether training data can be reconstructed from the weights, plan it, or verify the theory.",
-    "data": "List the data sets and where they were found; optionally download one.",
+    "demo": "Train a model on 20 digits and recover them from its weights.",
+    "law": "Forecast whether training data can be recovered from weights. Also plan the cost, or verify the theory.",
+    "data": "List the data sets and where they were found. Optionally download one.",
     "train": "Train a victim and write its run folder.",
-    "attack": "Reconstruct the training data from the weights alone; the true data are not read.",
-    "score": "Score a reconstruction against the true data; writes score.json, and gallery.png for images.",
-    "compare": "Run several attacks on one victim and score them; writes compare.json, and compare.png for images.",
-    "report": "Write one page of HTML that works offline, readable by its owner alone: it may show training data.",
-    "audit": "Forecast, attack, certify, score and report: does this model carry its training set?",
-    "benchmark": "Run named victims against attacks, also your own, and rank them; writes results.json and a page.",
-    "runs": "List run folders and audits with the verdict of every attack in them and the outcome of every audit.",
+    "attack": "Reconstruct the training data from the weights alone. The true data are not read.",
+    "score": "Score a reconstruction against the true data. Writes score.json, and gallery.png for images.",
+    "compare": "Run several attacks on one victim and score them. Writes compare.json, and compare.png for images.",
+    "report": "Write one page of HTML that works offline. Only its owner can read it: it may show training data.",
+    "audit": "Find out whether your model contains its training set. Forecast, attack, certificate, score and report.",
+    "benchmark": "Rank attacks, also your own, on named victims. Writes results.json and a page.",
+    "runs": "List run folders and audits with their verdicts and outcomes.",
     "sweep": "Run grids of experiments.",
-    "reproduce": "Run figures of the paper and draw them: the paper's method and ours side by side.",
+    "reproduce": "Run figures of the paper and draw them. The paper's method and ours are side by side.",
 }
 
 

@@ -43,7 +43,7 @@ def attack(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Reconstruct the training data from the weights alone; the true data are not read.
+    """Reconstruct the training data from the weights alone. The true data are not read.
 
     Exit code 1 if the attack did not converge or its verdict is "failed". Started by torchrun, several processes
     share the coordinates among them; the first one writes the files and prints the result.

@@ -134,7 +134,7 @@ def audit(
     out: Annotated[Path, typer.Option(help="Folder of the report and the files that it is made from.")] = Path("audit"),
     json: Json = False,
 ) -> None:
-    """Forecast, attack, certify, score and report: does this model carry its training set?
+    """Find out whether your model contains its training set. Forecast, attack, certificate, score and report.
 
     Exit code 1 if a threshold of --fail-on was reached, 2 if a model could not be audited, 3 if nothing is decided: the
     outcome is inconclusive, or the data are in the weights and were not recovered, or a threshold could not be measured

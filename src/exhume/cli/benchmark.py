@@ -39,7 +39,7 @@ def benchmark(
     list_victims: Annotated[bool, typer.Option("--list", help="List the victims and attack none.")] = False,
     json: Json = False,
 ) -> None:
-    """Run named victims against attacks, also your own, and rank them; writes results.json and a page.
+    """Rank attacks, also your own, on named victims. Writes results.json and a page.
 
     Example: exhume benchmark --quick --attack myattack.py:MyAttack
     """

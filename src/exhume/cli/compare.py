@@ -40,7 +40,7 @@ def compare(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Run several attacks on one victim and score them; writes compare.json, and compare.png for images.
+    """Run several attacks on one victim and score them. Writes compare.json, and compare.png for images.
 
     The true data are read only after the last attack. An attack that cannot run on this victim is listed with the
     reason. Exit code 1 if none could run.

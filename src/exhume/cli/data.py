@@ -17,7 +17,7 @@ def data(
     fetch: Annotated[str | None, typer.Option(help="Download a data set into the data folder: cifar10.")] = None,
     json: Json = False,
 ) -> None:
-    """List the data sets and where they were found; optionally download one.
+    """List the data sets and where they were found. Optionally download one.
 
     Example: exhume data --fetch cifar10
     """

@@ -23,7 +23,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the model and of the attack.")] = 0,
     json: Json = False,
 ) -> None:
-    """Train a model on 20 handwritten digits, throw the digits away, and get them back from its weights.
+    """Train a model on 20 digits and recover them from its weights.
 
     Example: exhume demo --out demo
     """

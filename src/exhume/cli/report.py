@@ -28,7 +28,7 @@ def report(
     redact: Annotated[bool, typer.Option("--redact", help="Blur images; leave out records and labels.")] = False,
     json: Json = False,
 ) -> None:
-    """Write one page of HTML that works offline, readable by its owner alone: it may show training data.
+    """Write one page of HTML that works offline. Only its owner can read it: it may show training data.
 
     A folder with a comparison in it is shown as one, unless --method names one of its attacks.
 

@@ -44,7 +44,7 @@ def reproduce(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a run at the paper's scale.")] = False,
     json: Json = False,
 ) -> None:
-    """Run figures of the paper and draw them: the paper's method and ours side by side.
+    """Run figures of the paper and draw them. The paper's method and ours are side by side.
 
     A run that was killed continues when it is started again. Exit code 1 if cells failed.
 

@@ -53,7 +53,7 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Where to look, three folders deep.")] = Path(),
     json: Json = False,
 ) -> None:
-    """List run folders and audits with the verdict of every attack in them and the outcome of every audit.
+    """List run folders and audits with their verdicts and outcomes.
 
     The true data are not read: the counts are those of earlier `exhume score`.
 

@@ -24,7 +24,7 @@ def score(
     memory_budget: Annotated[str, typer.Option(help="Memory for the random features matrix.")] = "4GB",
     json: Json = False,
 ) -> None:
-    """Score a reconstruction against the true data; writes score.json, and gallery.png for images.
+    """Score a reconstruction against the true data. Writes score.json, and gallery.png for images.
 
     Example: exhume score runs/a --json
     """

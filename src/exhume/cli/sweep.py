@@ -67,7 +67,7 @@ def run(
 
 @app.command("status")
 def status(where: StoreOrGrid, json: Json = False) -> None:
-    """Show the progress of the sweeps in a store, also while one runs: counts, means over seeds, failed cells.
+    """Show the progress of the sweeps in a store. Also while one runs: counts, means over seeds, failed cells.
 
     Example: exhume sweep status grid.yaml
     """
@@ -84,7 +84,7 @@ def export(
     sweep: Annotated[str | None, typer.Option(help="One sweep of the store; by default all its cells.")] = None,
     json: Json = False,
 ) -> None:
-    """Write the cells of a store as one flat table: settings, state, numbers.
+    """Write the cells of a store as one flat table. Its columns: settings, state, numbers.
 
     Example: exhume sweep export grid.sqlite --out table.parquet
     """

@@ -63,7 +63,7 @@ def random_features(
     prune_method: Annotated[str, typer.Option(help="obs (Optimal Brain Surgeon) or magnitude.")] = "obs",
     json: Json = False,
 ) -> None:
-    """Train a random-features model; writes what an adversary would hold and, in a file of its own, the true data.
+    """Train a random-features model. Writes what an adversary would hold and, in a file of its own, the true data.
 
     Example: exhume train rf --data sphere --dim 30 --samples 20 --ratio 20 --seed 0 --out runs/a
     """

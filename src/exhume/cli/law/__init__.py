@@ -71,7 +71,7 @@ def law(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of --verify; 0 by default.")] = None,
     json: Json = False,
 ) -> None:
-    """Forecast whether training data can be reconstructed from the weights, plan it, or verify the theory.
+    """Forecast whether training data can be recovered from weights. Also plan the cost, or verify the theory.
 
     Example: exhume law --parameters 3e6 --dim 3072 --samples 100
 
