@@ -124,6 +124,23 @@ def test_the_hash_of_every_input_file_is_recorded(audited):
     assert facts["reference"]["explanation"] == facts["truth"]["explanation"]
 
 
+def test_the_equation_at_the_truth_is_in_summary_json_and_page(audited):
+    folder, _, out = audited
+    value, page = json.loads((folder / "there" / "audit.json").read_text()), (folder / "there/report.html").read_text()
+    (head,) = value["premise"]["layers"]
+    assert f"the truth leaves {head['truth']:.2g} of the displacement unexplained" in out
+    assert "Share of the displacement that is left unexplained" in page
+    assert value["premise"]["sentence"].partition(":")[0] in page
+
+
+def test_other_attacks_are_tried_by_the_command_that_the_page_and_compare_name(audited, exhume_command):
+    again = "with --method NAME and another --out"
+    assert again in (audited[0] / "there" / "report.html").read_text()
+    code, _, err = exhume_command("compare", audited[0] / "there")
+    assert code == 2
+    assert again in err
+
+
 def test_several_models_exit_with_2_if_one_could_not_be_audited(folder, exhume_json):
     common = "model: mymodel.py:build\ninitial: zero\ninput_shape: [12]\nnum_samples: 3\n"
     (folder / "two.yaml").write_text(

@@ -34,6 +34,7 @@ def provenance_of(target: Target, settings: Settings) -> tuple[Fact, ...]:
         Fact("initial weights of the head", target.knowledge.initial_head),
         Fact("seed", str(settings.seed), "of the attacks, of the draws of non-members and of the permutations"),
         Fact("budget", f"{settings.budget_passes:,.0f} feature passes, {settings.budget_seconds:,.0f} s"),
+        Fact("method", settings.method, "other attacks: repeat this audit with --method NAME and another --out"),
     ]
     if settings.head is not None:
         facts.append(Fact("head", settings.head))
