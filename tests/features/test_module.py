@@ -128,7 +128,7 @@ def test_little_memory_means_chunks_and_the_same_numbers(rows):
     torch.testing.assert_close(whole.drift(rows, cotangents), parts.drift(rows, cotangents))
 
 
-def test_a_conjugate_gradient_iteration_runs_the_module_once_for_all_samples(rows):
+def test_a_conjugate_gradient_iteration_runs_through_the_graph_of_the_point(rows):
     features = ModuleFeatureMap(ConvNet().eval(), None, SHAPE)
     span = Span(features, torch.randn((3, 7), generator=torch.Generator().manual_seed(3)))
     point = span.at(rows)
@@ -138,7 +138,45 @@ def test_a_conjugate_gradient_iteration_runs_the_module_once_for_all_samples(row
     assert (
         features.counter.passes(5, features.num_features, features.input_dim) == 2
     )  # one Jacobian product, one adjoint
-    assert batches == [5]  # the adjoint runs back through the graph of the point
+    assert batches == []  # neither evaluates the module again
+
+
+class HalfSquare(torch.autograd.Function):
+    """x^2 / 2, whose backward pass has no derivative."""
+
+    @staticmethod
+    def forward(x):
+        return 0.5 * x * x
+
+    @staticmethod
+    def setup_context(context, inputs, output):
+        context.save_for_backward(inputs[0])
+        context.save_for_forward(inputs[0])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(context, cotangent):
+        return cotangent * context.saved_tensors[0]
+
+    @staticmethod
+    def jvp(context, direction):
+        return direction * context.saved_tensors[0]
+
+
+def test_operations_without_a_second_derivative_are_differentiated_forwards(rows):
+    class Squared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.body, self.head = nn.Linear(DIM, 9), nn.Linear(9, 3)
+
+        def forward(self, x):
+            return self.head(HalfSquare.apply(self.body(x.flatten(1))))
+
+    features = ModuleFeatureMap(Squared().eval(), None, SHAPE)
+    body = features.module.body
+    expected = body(rows) * (rows.flip(0) @ body.weight.T)
+    torch.testing.assert_close(features.linearise(rows).jvp(rows.flip(0)), expected.detach())
 
 
 @pytest.mark.parametrize("module", [ConvNet(), TwoLayer(DIM, 9, 3, "tanh"), ResNet(SHAPE, 3)], ids=type)

