@@ -100,6 +100,15 @@ def test_small_kernels_show_nothing_and_say_so(digits):
         subspaces.from_first_layer(public.known_model, (1, 8, 8), generator())
 
 
+def test_a_first_layer_that_was_frozen_is_refused_for_that_reason():
+    model = nn.Sequential(nn.Linear(8, 20), nn.ReLU(), nn.Linear(20, 2)).eval()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    nn.init.ones_(model[2].weight)
+    public = exhume.Target.last_layer(model, initial_head=before, input_shape=(8,))
+    with pytest.raises(InputError, match="the first layer '0' did not move in training"):
+        subspaces.from_first_layer(public.known_model, (8,), generator())
+
+
 def test_a_network_that_normalises_first_is_refused():
     model = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 30), nn.GELU(), nn.Linear(30, 2)).eval()
     with pytest.raises(InputError, match="no linear layer or convolution of Sequential is given the input itself"):

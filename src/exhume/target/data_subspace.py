@@ -108,6 +108,8 @@ def _row_space(
 ) -> tuple[torch.Tensor, tuple[float, ...]]:
     """Orthonormal rows that span W - s W(0), and its leading singular values; s is fitted if W(0) is given."""
     moved = weight if before is None else weight - before
+    if not bool(moved.any()):
+        raise InputError(f"the first layer {name!r} did not move in training")
     found = _by_gap(moved, generator)
     if found is None and before is not None:  # weight decay: fit the share of W(0) that remains, off the data's span
         share = float((weight * before).sum() / before.square().sum())
