@@ -12,7 +12,7 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Budget, Session
 from exhume.attacks._base.tuning import DEFAULT_TUNING
 from exhume.attacks._search.direct import DirectSearch
-from exhume.attacks._search.on_subsets.annealing import Annealing, newton_steps
+from exhume.attacks._search.on_subsets.annealing import Annealing, AnnealingState, crossed, newton_steps
 from exhume.features import PassCounter
 from exhume.results.stop import Stop
 from exhume.support import serialise
@@ -87,12 +87,71 @@ def test_large_problems_are_annealed_one_run_at_a_time_and_small_ones_side_by_si
     assert len(Annealing(equation, SAMPLES, attacked.sphere, tuning).begin(0, generator).rows) == 1
 
 
-def test_later_phases_are_longer_up_to_a_limit():
+def test_phases_from_other_random_rows_are_longer_up_to_a_limit():
     _, attacked = problem()
     annealing = Annealing(attacked.equation(ridge=RIDGE), SAMPLES, attacked.sphere, DEFAULT_TUNING)
     tuning = DEFAULT_TUNING.annealing
-    steps = [annealing.begin(phase, torch.Generator()).max_steps for phase in (0, 1, 50)]
-    assert steps == [tuning.steps, 2 * tuning.steps, tuning.most_steps]
+    phases = [0, tuning.generations - 1, tuning.generations, 50 * tuning.generations]
+    steps = [annealing.begin(phase, torch.Generator()).max_steps for phase in phases]
+    assert steps == [tuning.steps, tuning.steps, 2 * tuning.steps, tuning.most_steps]
+
+
+def test_later_phases_begin_with_shorter_steps_until_rows_are_random_again():
+    _, attacked = problem()
+    annealing = Annealing(attacked.equation(ridge=RIDGE), SAMPLES, attacked.sphere, DEFAULT_TUNING)
+    generator, tuning = torch.Generator(), DEFAULT_TUNING.annealing
+    last = annealing.begin(0, generator)
+    rates = [annealing.begin(phase, generator, last).hot for phase in range(tuning.generations + 1)]
+    assert rates == [tuning.hot, *[tuning.warm] * (tuning.generations - 1), tuning.hot]
+
+
+def runs_that_agree(tuning):
+    """Samples, and four runs of six rows in 40 dimensions: the first two have rows near samples 0, 1 and 2.
+
+    The third run has one near sample 3, the fourth is best and has one near 3 and one near 0.
+    """
+    generator = torch.Generator().manual_seed(2)
+    samples = torch.nn.functional.normalize(torch.randn((6, 40), generator=generator))
+    rows = torch.nn.functional.normalize(torch.randn((4, 6, 40), generator=generator), dim=2)
+    for run, held in enumerate([(0, 1, 2), (2, 0, 1), (3,), (3, 0)]):
+        for place, sample in enumerate(held):
+            rows[run, place] = samples[sample] + 0.03 * torch.randn(40, generator=generator)
+    state = AnnealingState(rows, torch.zeros_like(rows), torch.tensor([0.2, 0.3, 0.4, 0.1]), tuning.hot, 9, 9)
+    return samples, state
+
+
+def near(samples, run):
+    """Which samples a run has a row near."""
+    cosines = torch.nn.functional.normalize(run) @ samples.T
+    return {sample for sample in range(len(samples)) if float(cosines[:, sample].max()) > 0.9}
+
+
+def test_runs_keep_the_rows_that_another_run_agrees_with_and_draw_the_others_anew():
+    tuning = replace(DEFAULT_TUNING.annealing, taken_over=0.0)
+    samples, last = runs_that_agree(tuning)
+    fresh = torch.nn.functional.normalize(torch.randn((4, 6, 40), generator=torch.Generator().manual_seed(3)), dim=2)
+    children = crossed(last, fresh, tuning, torch.Generator())
+    # The better half are the fourth run and the first.
+    assert [near(samples, child) for child in children] == [{0, 3}, {0, 1, 2}] * 2
+    assert torch.equal(children[0, 2:], fresh[0, 2:])
+    assert torch.equal(children[1, 3:], fresh[1, 3:])
+
+
+def test_runs_take_over_what_others_agree_on_once():
+    tuning = replace(DEFAULT_TUNING.annealing, taken_over=1.0)
+    samples, last = runs_that_agree(tuning)
+    fresh = torch.zeros_like(last.rows)
+    for child in crossed(last, fresh, tuning, torch.Generator()):
+        assert near(samples, child) == {0, 1, 2, 3}
+        assert int((child.norm(dim=1) > 0).sum()) == 4  # no sample twice
+
+
+def test_runs_that_agree_on_nothing_begin_anew():
+    tuning = DEFAULT_TUNING.annealing
+    _, last = runs_that_agree(tuning)
+    drawn = torch.nn.functional.normalize(torch.randn((4, 6, 40), generator=torch.Generator().manual_seed(4)), dim=2)
+    fresh = torch.zeros_like(drawn)
+    assert torch.equal(crossed(replace(last, rows=drawn), fresh, tuning, torch.Generator()), fresh)
 
 
 def test_annealed_starts_find_samples_near_the_wall_that_plain_ones_do_not():
@@ -124,9 +183,11 @@ def test_an_interrupted_phase_goes_on_where_it_was():
     state = search._end_start(search.begin(session.generator), session)
     for _ in range(3):
         state = search.advance(state, session)
+    state = replace(state, annealed=search._annealing.begin(0, session.generator))
     tensors, value = serialise.dump(state)
     restored = search.restore(serialise.load(search.state_type, tensors, value))
     drawn = session.generator.get_state()
     expected = search.advance(state, session)
     session.generator.set_state(drawn)
     assert torch.equal(search.advance(restored, session).annealing.rows, expected.annealing.rows)
+    assert torch.equal(restored.annealed.rows, state.annealed.rows)

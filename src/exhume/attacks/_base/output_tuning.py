@@ -59,8 +59,11 @@ class AnnealingTuning:
     """The annealed phase of a start, with several outputs.
 
     Attributes:
-        steps, most_steps: of the first phase, and of any: each has twice as many as the one before.
-        hot, cold: rates of the first and the last step.
+        steps, most_steps: of the first phases, and of any: those after other random rows have twice as many.
+        generations: phases from one set of random rows; all but the first keep rows that runs agree on.
+        hot, warm, cold: rates of the first step from random rows and from kept ones, and of the last step.
+        agree, same: cosines above which two runs agree on a row, and two rows of one run are the same sample's.
+        taken_over: probability that a run takes over a row that others agree on.
         equations: in a subset of coordinates, for each unknown of the samples' directions.
         damping: of the steps.
         near: residual on subsets at which the rows are near the samples.
@@ -71,9 +74,14 @@ class AnnealingTuning:
     steps: int = tuned(1000, "steps", **ANNEALED)
     most_steps: int = tuned(8000, "steps", **ANNEALED)
     hot: float = tuned(1.3, "x preconditioned gradient", **ANNEALED)
+    warm: float = tuned(1.0, "x preconditioned gradient", **ANNEALED)
     cold: float = tuned(0.6, "x preconditioned gradient", **ANNEALED)
+    generations: int = tuned(4, "phases", **ANNEALED)
+    agree: float = tuned(0.9, "cosine", **ANNEALED)
+    same: float = tuned(0.7, "cosine", **ANNEALED)
+    taken_over: float = tuned(0.8, "probability", **ANNEALED)
     equations: float = tuned(1.2, "equations per unknown", **ANNEALED)
     damping: float = tuned(0.015, "x mean Gauss-Newton matrix", **ANNEALED)
     near: float = tuned(0.03, "relative residual", **ANNEALED)
-    most_runs: int = tuned(8, "runs", **ANNEALED)
+    most_runs: int = tuned(16, "runs", **ANNEALED)
     small_product: int = tuned(2**21, "multiplications", **ANNEALED)

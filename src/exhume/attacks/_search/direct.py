@@ -42,6 +42,7 @@ class DirectState:
         freed: whether it did.
         best: of the starts before.
         annealing: the first phase of the start; None after it.
+        annealed: where the last such phase ended.
         point: the rows, evaluated; None in the annealed phase.
     """
 
@@ -55,6 +56,7 @@ class DirectState:
     freed: bool = False
     best: Minimum | None = None
     annealing: AnnealingState | None = None
+    annealed: AnnealingState | None = None
     point: SpanPoint | None = field(default=None, metadata=NOT_SAVED)
 
     @property
@@ -129,7 +131,8 @@ class DirectSearch(Search[DirectState]):
         if state.annealing and self._annealing:
             annealing = self._annealing.advance(state.annealing, session.generator)
             if self._annealing.is_over(annealing):
-                return self._started(DirectState(annealing.best, start=state.start, best=state.best))
+                ended = DirectState(annealing.best, start=state.start, best=state.best, annealed=annealing)
+                return self._started(ended)
             return replace(state, rows=annealing.best, annealing=annealing)
         run = state.run
         while True:
@@ -175,7 +178,7 @@ class DirectSearch(Search[DirectState]):
             return self._result(best.rows, Stop.STARTS_SPENT, state)
         start = state.start + 1
         if self._annealing:
-            annealing = self._annealing.begin(start - 2, session.generator)
+            annealing = self._annealing.begin(start - 2, session.generator, state.annealed)
             return DirectState(annealing.best, start=start, best=best, annealing=annealing)
         return self._started(DirectState(self._first_rows(start, session.generator), start=start, best=best))
 

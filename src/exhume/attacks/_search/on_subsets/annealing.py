@@ -6,16 +6,19 @@ at a length that differs from problem to problem, rows near samples come about a
 residual vanishes on every subset and the fluctuations with it. So the length falls slowly through all of that range.
 
 Small problems are annealed from several random rows at once, which share the subsets: their matrix products are so
-small that calls would cost more than the products.
+small that calls would cost more than the products. A row that two runs agree on is most likely near a sample, even if
+neither run has found many. So later phases keep such rows, exchange them between the runs and draw the others anew, and
+begin with shorter steps, which do not drive rows away from samples.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from exhume.attacks._base.output_tuning import AnnealingTuning
 from exhume.attacks._base.tuning import Tuning
 from exhume.attacks._search.schedule import random_coordinates
 from exhume.attacks._search.spectral import random_rows
@@ -35,12 +38,14 @@ class AnnealingState:
         rows: the samples of every run, (r, n, d).
         velocity: the last step, (r, n, d).
         residuals: mean relative residuals on the last subsets, (r,).
+        hot: rate of the first step.
         step, max_steps: made, and to make.
     """
 
     rows: torch.Tensor
     velocity: torch.Tensor
     residuals: torch.Tensor
+    hot: float
     step: int
     max_steps: int
 
@@ -72,31 +77,67 @@ class Annealing:
         products = count * features.input_dim * self._size
         self._runs = min(self._tuning.most_runs, max(1, self._tuning.small_product // products))
 
-    def begin(self, phase: int, generator: torch.Generator) -> AnnealingState:
-        """The first state of a phase; each phase is longer than the one before, as slower annealing finds more."""
-        shape = self._runs, self._count, self._features.input_dim
+    def begin(self, phase: int, generator: torch.Generator, last: AnnealingState | None = None) -> AnnealingState:
+        """The first state of a phase: random rows, or after `last` for some phases those that its runs agree on.
+
+        Then random rows again, with more steps, as slower annealing finds more.
+        """
+        tuning, shape = self._tuning, (self._runs, self._count, self._features.input_dim)
         rows = random_rows(self._runs * self._count, self._features.input_dim, generator, self._features)
         rows = self._norms.retract(rows).view(shape)
-        steps = min(self._tuning.steps * 2**phase, self._tuning.most_steps)
-        return AnnealingState(rows, torch.zeros_like(rows), rows.new_ones(self._runs), 0, steps)
+        cycle, generation = divmod(phase, tuning.generations)
+        steps, hot = min(tuning.steps * 2**cycle, tuning.most_steps), tuning.hot
+        if generation and last is not None and self._runs > 1:
+            rows, hot = crossed(last, rows, tuning, generator), tuning.warm
+        return AnnealingState(rows, torch.zeros_like(rows), rows.new_ones(self._runs), hot, 0, steps)
 
     def advance(self, state: AnnealingState, generator: torch.Generator) -> AnnealingState:
         """One step of every run on a random subset. Two passes over it."""
         tuning = self._tuning
         subset = random_coordinates(self._features, self._size, self._gathered_dim, generator)
         gained, residuals = newton_steps(self._equation.subset(subset), state.rows, tuning.damping)
-        rate = tuning.hot + (tuning.cold - tuning.hot) * state.step / state.max_steps
+        rate = state.hot + (tuning.cold - state.hot) * state.step / state.max_steps
         rows = state.rows.flatten(0, 1)
         velocity = self._norms.project_tangent(rows, (_SHARE * state.velocity + rate * gained).flatten(0, 1))
         rows = self._equation.coordinates.broadcast(self._norms.retract(rows + velocity))
         mean = _OF_LAST * residuals + (1 - _OF_LAST) * state.residuals
-        return AnnealingState(
-            rows.view_as(state.rows), velocity.view_as(state.rows), mean, state.step + 1, state.max_steps
+        return replace(
+            state,
+            rows=rows.view_as(state.rows),
+            velocity=velocity.view_as(state.rows),
+            residuals=mean,
+            step=state.step + 1,
         )
 
     def is_over(self, state: AnnealingState) -> bool:
         """Whether some run is near the samples or the steps are spent."""
         return state.step >= state.max_steps or float(state.residuals.min()) < self._tuning.near
+
+
+def crossed(
+    last: AnnealingState, rows: torch.Tensor, tuning: AnnealingTuning, generator: torch.Generator
+) -> torch.Tensor:
+    """Rows (r, n, d) for the runs of another phase, of which each continues one of the better half of the last one.
+
+    It keeps the rows that another run agrees with, and takes over such rows of other runs that it does not have, each
+    with a probability, those with most agreement first. What is missing is taken from `rows`.
+    """
+    runs, count, dim = last.rows.shape
+    unit = torch.nn.functional.normalize(last.rows, dim=2).view(-1, dim)
+    cosines = unit @ unit.T  # (r n, r n)
+    agreeing = (cosines.view(-1, runs, count).amax(2) > tuning.agree).sum(1) - 1
+    confirmed = agreeing.argsort(descending=True)[: int((agreeing > 0).sum())].tolist()
+    better = last.residuals.argsort()[: (runs + 1) // 2].tolist()
+    children = rows.clone()
+    for run, child in enumerate(children):
+        parent = better[run % len(better)]
+        chosen = [row for row in confirmed if row // count == parent]
+        offered = (torch.rand(len(confirmed), generator=generator) < tuning.taken_over).tolist()
+        for row in (row for row, is_offered in zip(confirmed, offered, strict=True) if is_offered):
+            if len(chosen) < count and not bool((cosines[row, chosen] > tuning.same).any()):
+                chosen.append(row)
+        child[: len(chosen)] = last.rows.view(-1, dim)[chosen]
+    return children
 
 
 def newton_steps(part: Span, rows: torch.Tensor, damping: float) -> tuple[torch.Tensor, torch.Tensor]:
