@@ -4,7 +4,7 @@ from collections import Counter
 
 import fake_experiments
 import pytest
-from distributed import Client, LocalCluster
+from distributed import CancelledError, Client, Future, LocalCluster
 from fake_experiments import cells_of
 
 from exhume.errors import ExhumeError, FileError, InputError
@@ -161,3 +161,16 @@ def test_a_scheduler_that_goes_away_ends_the_run_and_what_is_finished_stays(run,
         run(cells_of(6), fake_experiments.slow, workers=temporary.scheduler_address, progress=close_after_the_first)
     assert 1 <= store.counts("a").done < 6
     assert run(cells_of(6)).done == 6
+
+
+@pytest.mark.parametrize(("read", "ended"), [("exception", False), ("result", True)])
+def test_a_scheduler_that_goes_away_while_a_result_is_read_fails_no_cell(run, store, monkeypatch, read, ended):
+    def lost(self):
+        if ended:
+            raise CancelledError("lost")
+        return CancelledError("lost")
+
+    monkeypatch.setattr(Future, read, lost)
+    with pytest.raises(ExhumeError, match="the scheduler is gone.* run again"):
+        run(cells_of(2))
+    assert (store.counts("a").done, store.counts("a").failed) == (0, 0)

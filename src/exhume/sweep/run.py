@@ -122,6 +122,8 @@ def compute(experiment: Experiment, config: dict[str, Any]) -> Report:
 
 def _compute_waiting(store: Store, sweep: str, workers: Workforce, experiment: Experiment, progress: Progress) -> None:
     """Computes cells until none waits. However it ends, stored results stay."""
+    from distributed import CancelledError
+
     waiting = deque(record.cell for record in store.records(sweep) if record.state == "waiting")
     running: dict[Future[Report], Cell] = {}
     run = uuid.uuid4().hex  # two runs with the same scheduler must not share tasks
@@ -136,6 +138,8 @@ def _compute_waiting(store: Store, sweep: str, workers: Workforce, experiment: E
             for future in _wait(workers.client, running):
                 latest = _store_result(store, running.pop(future), future)
                 progress(_progress(store.counts(sweep), len(running), threads, latest))
+    except CancelledError as error:  # from a wait, or from reading a result that had come
+        raise ExhumeError("the scheduler is gone, or its tasks were cancelled; run again to go on") from error
     finally:
         # Not empty only after an error or an interruption.
         for future in running:
@@ -147,22 +151,22 @@ def _wait(client: Client, futures: Iterable[Future[Report]]) -> set[Future[Repor
 
     Not by `as_completed`: its timeout ends all of the iteration, and progress is reported every tick.
     """
-    from distributed import CancelledError, wait
+    from distributed import wait
 
     try:
         with client.as_current():
             return set(wait(list(futures), timeout=_TICK, return_when="FIRST_COMPLETED").done)
     except TimeoutError:
         return set()
-    except CancelledError as error:
-        raise ExhumeError("the scheduler is gone, or its tasks were cancelled; run again to go on") from error
 
 
 def _store_result(store: Store, cell: Cell, future: Future[Report]) -> str:
     """Stores the outcome or the error of a cell; returns a short description."""
-    from distributed import KilledWorker
+    from distributed import CancelledError, KilledWorker
 
     error = future.exception()
+    if isinstance(error, CancelledError):
+        raise error
     if error is None:
         report = future.result()
         seconds, worker, versions = report.seconds, report.worker, report.versions
