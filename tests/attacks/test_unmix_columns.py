@@ -134,7 +134,7 @@ def test_energy_is_the_least_squares_misfit_of_the_weights_of_active_neurons(pro
     mixture.readout = torch.randn((2, mixture.num_neurons), generator=generator, dtype=torch.float64)
     inputs, weight = mixture.inputs_of(vectors), torch.full((SAMPLES, 1), 0.3).double()
     inactive = torch.rand((SAMPLES, mixture.num_neurons), generator=generator)
-    energy = explained_energy(mixture, inputs, inactive, Weighting(*[weight] * 4, readout=weight)).double()
+    energy = explained_energy(mixture, inputs, inactive, Weighting(*[weight] * 5, readout=weight)).double()
     for form, vector, given, shares in zip(energy, vectors, inputs, inactive.double() + 0.3, strict=True):
         active = 0.5 * sum((each > 0).double() for each in mixture.activations(given[None]))[0]
         column, rows = mixture.basis @ vector, (mixture.readout * active).T

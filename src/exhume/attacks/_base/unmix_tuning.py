@@ -20,6 +20,7 @@ class UnmixTuning:
         batch: starts at a time.
         steps: alternations of a start.
         exponents: range of the power of inactivity in the weights, drawn for each start.
+        movements: range of the power of a neuron's displacement that its inactivity is divided by, drawn likewise.
         uneven: most slack, in standard deviations, and largest power of a random factor, in these weights.
         levels: range of the size from which an entry counts as active, in mean sizes, drawn for each start.
         readout: range of the weight of active neurons, which the outputs' weights should explain, over the inactive
@@ -54,6 +55,7 @@ class UnmixTuning:
     batch: int = tuned(16, "starts", **COLUMNS, rare="limits memory; results change by chance")
     steps: int = tuned(30, "steps", **COLUMNS)
     exponents: tuple[float, float] = (0.5, 1.5)
+    movements: tuple[float, float] = (0.0, 2.0)
     uneven: tuple[float, float] = (0.5, 2.0)
     levels: tuple[float, float] = (0.3, 0.8)
     readout: tuple[float, float] = (0.03, 1.0)

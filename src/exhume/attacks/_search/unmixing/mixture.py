@@ -68,6 +68,8 @@ class Weighting:
 
     Attributes:
         exponent: power of the distance, (m, 1).
+        movement: power of a neuron's displacement that its distance is divided by, (m, 1): a neuron that moved far may
+            have been active in between.
         slack: how far active a neuron may be before training, in standard deviations of pre-activations: (m, 1). Other
             samples may have switched it off before this one was first seen.
         unevenness: power of a random factor of each neuron, (m, 1); 0 for none.
@@ -78,6 +80,7 @@ class Weighting:
     """
 
     exponent: Tensor
+    movement: Tensor
     slack: Tensor
     unevenness: Tensor
     penalty: Tensor
@@ -86,12 +89,15 @@ class Weighting:
     @staticmethod
     def drawn(count: int, tuning: UnmixTuning, generator: torch.Generator, like: Tensor) -> Weighting:
         """Random weightings; half of them without slack, half of them even, half of them with absolute values."""
-        uniform = torch.rand((4, count, 1), generator=generator).to(like)
-        low, high = tuning.exponents
+        uniform = torch.rand((5, count, 1), generator=generator).to(like)
+        exponent, movement = (
+            low + (high - low) * part
+            for (low, high), part in zip((tuning.exponents, tuning.movements), (uniform[0], uniform[4]), strict=True)
+        )
         slack, unevenness = (
             limit * (2 * part - 1).clamp_min(0) for limit, part in zip(tuning.uneven, uniform[1:3], strict=True)
         )
-        return Weighting(low + (high - low) * uniform[0], slack, unevenness, (2 * uniform[3]).clamp_max(1.0))
+        return Weighting(exponent, movement, slack, unevenness, (2 * uniform[3]).clamp_max(1.0))
 
     def with_readout(self, tuning: UnmixTuning, generator: torch.Generator) -> Weighting:
         """The same with a random weight of active neurons, of which half are 0."""
@@ -113,6 +119,7 @@ class Mixture:
         alive: which neurons moved at all; h counts those only. The others are zeros of every column and show nothing.
         basis: U sqrt(h), so that columns have entries of size one: (h, n).
         before, after: [W b] of both ends in the coordinates of inputs, over their common size: (h, n).
+        moves: size of every neuron's displacement over the median, (h,).
         bias_noise: standard deviation of the bias column's own error, in the coordinates of inputs: (n,).
         readout: of the neurons that moved, (q, h), with entries of size one; None if it is not known.
     """
@@ -126,6 +133,8 @@ class Mixture:
         self.alive = torch.linalg.vector_norm(spectrum.left * spectrum.sizes, dim=1) > rounding
         self.num_neurons = int(self.alive.sum())
         self.basis = spectrum.left[self.alive] * math.sqrt(self.num_neurons)
+        moves = torch.linalg.vector_norm(self.basis * self.sizes, dim=1)
+        self.moves = moves / moves.median()
         before, after = (each[self.alive] @ spectrum.right.T for each in (moved.before, moved.after))
         size = (0.5 * (before + after)).square().mean().sqrt()
         self.before, self.after = before / size, after / size
@@ -185,13 +194,14 @@ class Mixture:
     def inactivity(self, inputs: Tensor, weighting: Weighting, softness: float = 0.0) -> Tensor:
         """How far inputs (m, n) are from activating each neuron at either end, to a power: (m, h).
 
-        A neuron that is far from active at both ends was probably inactive at every step.
+        A neuron that is far from active at both ends, for the distance that it moved, was probably inactive at every
+        step.
         """
         before, after = self.activations(inputs)
         size = before.std(1, keepdim=True) + 1e-12
         far = torch.minimum(weighting.slack - before / size, -after / size)
         smooth = torch.nn.functional.softplus(far / softness) * softness if softness > 0 else far.clamp_min(0)
-        return smooth**weighting.exponent
+        return (smooth / self.moves**weighting.movement) ** weighting.exponent
 
     def independent(self, vectors: Tensor) -> list[int]:
         """Indices of vectors that are not in the span of those before them.
