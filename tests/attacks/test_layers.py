@@ -7,6 +7,7 @@ from torch import nn
 import exhume
 from exhume import data
 from exhume.attacks._base.tuning import DEFAULT_TUNING
+from exhume.attacks._finish.layers import _exchanges
 from exhume.attacks._search.layers import LayersSearch
 from exhume.attacks._search.training_path import curved_nodes
 from exhume.equation.path import Nodes, PathEquation
@@ -22,10 +23,10 @@ def conv(activation=nn.GELU):
     return nn.Sequential(nn.Conv2d(1, 8, 3), activation(), nn.Flatten(), nn.Linear(288, 2))
 
 
-def trained(network, samples, steps=100):
+def trained(network, samples, steps=100, decay=0.0):
     """Full-batch SGD on cross-entropy; returns the weights before."""
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
-    optimiser = torch.optim.SGD(network.parameters(), 0.05)
+    optimiser = torch.optim.SGD(network.parameters(), 0.05, weight_decay=decay)
     classes = torch.arange(len(samples)) % 2
     for _ in range(steps):
         optimiser.zero_grad()
@@ -42,17 +43,18 @@ def network_of(module, before):
     return TrainedNetwork(NetworkWeights(module, "3", names, before), (1, 8, 8)), names
 
 
-def dense(samples, seed=0):
+def dense(samples, decay=0.0):
     """A target of 8 inputs, 40 hidden units with GELU and two classes, trained on all layers."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(8, 40), nn.GELU(), nn.Linear(40, 2))
-    before = trained(module, samples)
+    before = trained(module, samples, decay=decay)
     return exhume.Target.network(module, initial=before, input_shape=(8,))
 
 
-def test_samples_of_a_dense_network_are_found_and_certified():
+@pytest.mark.parametrize("decay", [0.0, pytest.param(0.02, marks=pytest.mark.slow)])
+def test_samples_of_a_dense_network_are_found_and_certified(decay):
     samples = data.load("sphere", dim=8, samples=2).inputs
-    target = dense(samples)
+    target = dense(samples, decay)
     result = exhume.Layers()(target, num_samples=2)
     errors = [match.error for match in exhume.score(result, samples).matches]
     assert result.certificate.verdict == "approximate"
@@ -85,6 +87,23 @@ def test_the_simulated_path_explains_more_than_the_straight_line():
     curved = PathEquation(network, Nodes(tuple(weights), names)).at(DIGITS)
     assert curved.loss < 0.25 * straight.loss
     assert miss < 0.05
+
+
+def test_an_exchange_of_parts_between_samples_of_one_class_shows_in_the_residual():
+    module = conv(nn.ReLU)
+    network, names = network_of(module, trained(module, DIGITS))
+    exchanged = DIGITS.double()
+    exchanged[[0, 2], :32] = exchanged[[2, 0], :32]
+    errors = (exchanged - DIGITS).norm(dim=1) / DIGITS.norm(dim=1)
+    factor, bounds = DEFAULT_TUNING.layers.exchanged, {}
+    for name, rows in (("right", DIGITS.double()), ("exchanged", exchanged)):
+        weights, _ = curved_nodes(network, rows, DEFAULT_TUNING.layers.last_nodes, DEFAULT_TUNING.smooth)
+        equation = PathEquation(network, Nodes(tuple(weights), names))
+        bounds[name] = factor * torch.tensor(_exchanges(equation, equation.at(rows), torch.arange(4) % 2))
+    assert float(bounds["right"].max()) < 0.02
+    assert bool((bounds["exchanged"][[0, 2]] > errors[[0, 2]]).all())
+    alone = _exchanges(equation, equation.at(rows), torch.arange(4))
+    assert alone == [0.0] * 4
 
 
 def test_confirmations_count_the_starts_that_ended_with_a_row():

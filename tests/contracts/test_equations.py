@@ -128,8 +128,8 @@ def gradient_columns(network, weights, rows, readout):
     return torch.cat([parts[name].flatten(2) for name in weights], 2)
 
 
-def path_case(network, shares, *, known=0, decayed=False, zero_sum=False):
-    """All weights, gradients at nodes on the line between the ends; the oracle has a column for each coefficient."""
+def path_case(network, shares, *, known=0, zero_sum=False):
+    """All weights, gradients at nodes on the line between the ends; one column a coefficient, one for decay."""
     after = {name: weight.detach() for name, weight in network.named_parameters()}
     outputs = 2 + zero_sum
     readout = torch.eye(outputs, dtype=torch.float64)
@@ -145,14 +145,14 @@ def path_case(network, shares, *, known=0, decayed=False, zero_sum=False):
     assert trained.errors_sum_to_zero is zero_sum
     nodes = tuple(trained.straight(shares))
     given = normal(known, DIM, seed=2) if known else None
-    equation = PathEquation(trained, PathNodes(nodes, tuple(after), decayed, given))
+    equation = PathEquation(trained, PathNodes(nodes, tuple(after), given))
     start = torch.cat([before[name].flatten() for name in after])
 
     def design(rows):
         every = rows if given is None else torch.cat([rows, given])
         parts = [gradient_columns(network, dict(node), every, readout) for node in nodes]
         columns = torch.stack(parts, 1).flatten(0, 2).T
-        return torch.cat([columns, start[:, None]], 1) if decayed else columns
+        return torch.cat([columns, start[:, None]], 1)
 
     return Case(
         equation, normal(SAMPLES, DIM, seed=4), lambda rows: equation.displacement, design, known=known * len(shares)
@@ -211,7 +211,7 @@ EQUATIONS = {
     **{f"dense span, {name}": lambda setting=setting: span_case(setting) for name, setting in DENSE.items()},
     "path, trained end": lambda: path_case(small_mlp(), [1.0]),
     "path, errors that sum to zero": lambda: path_case(small_mlp(3), [0.0, 1.0], zero_sum=True),
-    "path, decay and known samples": lambda: path_case(small_mlp(), [0.3], known=2, decayed=True),
+    "path, known samples": lambda: path_case(small_mlp(), [0.3], known=2),
     "path, pooled convolutions": lambda: path_case(small_conv(), [0.0, 1.0]),
 }
 

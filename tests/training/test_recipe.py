@@ -18,7 +18,7 @@ from exhume.errors import FileError, InputError
         ({"optimiser": "adam", "nesterov": True}, "nesterov is for SGD"),
         ({"order_seed": 1}, "order_seed needs a batch_size"),
         ({"loss": "square", "label_smoothing": 0.1}, "label_smoothing is for cross-entropy"),
-        ({"learning_rate": None, "steps": None}, "both unknown"),
+        ({"steps": None}, "steps: unknown, and not fitted: run replay with each number that is possible"),
         ({"schedule": [[5, 0.1]]}, "schedule must begin at step 0"),
         ({"rate": 0.1}, "rate is unknown; valid: optimiser, learning_rate"),
     ],

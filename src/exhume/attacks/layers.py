@@ -59,7 +59,8 @@ class Layers(Attack):
         if self.max_starts < 1:
             raise InputError(f"max_starts must be at least 1, got {self.max_starts}")
 
-    limits: ClassVar[Limits] = Limits(solve_steps=20)  # a product costs several passes through the network
+    # A less precise solve does not see what samples of one class exchange.
+    limits: ClassVar[Limits] = Limits(solve_tolerance=0.01)
 
     def equation_count(self, target: Target, num_samples: int) -> EquationCount:
         """Numbers of all layers with known initial weights; entries of the samples and coefficients at the nodes."""

@@ -144,12 +144,9 @@ def _training(
     weights = model.weights(model.trained)
     initial = {name: model.initial[name].to(weights[name]) for name in model.trained}
     moved = torch.cat([(weights[name] - initial[name]).flatten() for name in model.trained])
-    fitted = (recipe.learning_rate is None or recipe.steps is None, recipe.weight_decay is None)
-    farthest = float(moved.abs().max())
+    fitted = (recipe.learning_rate is None, recipe.weight_decay is None)
     if recipe.learning_rate is None:
-        recipe = recipe.changed(learning_rate=farthest / (_MOVED_SHARE * recipe.known_steps))
-    elif recipe.steps is None:
-        recipe = recipe.changed(steps=max(1, round(farthest / (_MOVED_SHARE * recipe.learning_rate))))
+        recipe = recipe.changed(learning_rate=float(moved.abs().max()) / (_MOVED_SHARE * recipe.steps))
     if recipe.weight_decay is None:
         recipe = recipe.changed(weight_decay=_DECAY)
     basis = None

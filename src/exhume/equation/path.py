@@ -6,7 +6,8 @@ S is a set of parameters, J_S(theta, x) (k, |S|) the Jacobian of the k outputs i
 from the initial to the trained weights. Every first-order method with one step size for all weights (SGD, batches,
 momentum, schedules) moves the weights so, up to what the nodes leave of the integral over the path. One node at the
 trained weights gives the tangent-kernel equation (Loo et al. 2024); the head alone at the trained weights the law's.
-Coefficients are free and projected out; those of cross-entropy sum to zero over the outputs.
+Coefficients are free and projected out; those of cross-entropy sum to zero over the outputs. So is a multiple of the
+initial weights, of which weight decay takes an unknown share.
 """
 
 from __future__ import annotations
@@ -37,13 +38,11 @@ class Nodes:
     Attributes:
         weights: all weights of the network at every node.
         names: S.
-        decayed: whether the trained weights may hold any multiple of the initial ones (weight decay).
         known: (m, d) training samples that are known; their coefficients are free too.
     """
 
     weights: tuple[Weights, ...]
     names: tuple[str, ...]
-    decayed: bool = False
     known: torch.Tensor | None = None
 
 
@@ -113,9 +112,8 @@ class PathEquation:
         if not self.squared_norm > 0:
             raise InputError(f"the parameters {', '.join(nodes.names)} did not move: they carry no training data")
         self.per_sample = len(nodes.weights) * len(self._readout)  # coefficients of a sample
-        fixed = self.displacement.new_zeros((0, len(self.displacement)))
-        if nodes.decayed:
-            fixed = self._flat([network.before[name] for name in nodes.names])[None]
+        # Weight decay takes an unknown share of the initial weights.
+        fixed = self._flat([network.before[name] for name in nodes.names])[None]
         known = nodes.known
         if known is not None:
             fixed = torch.cat([self._columns(known.to(self.displacement)), fixed])

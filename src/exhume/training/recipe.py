@@ -16,6 +16,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -33,8 +34,8 @@ _Share = Annotated[float, Field(ge=0, lt=1)]
 class Recipe(BaseModel):
     """How a network was trained; every step as `torch.optim` takes it, with its default constants.
 
-    A learning rate or a weight decay of None is unknown, and `replay` fits it along with the samples. A number of steps
-    of None is guessed from how far the weights moved; of learning rate and steps one must be known.
+    A learning rate or a weight decay of None is unknown, and `replay` fits it along with the samples. The number of
+    steps must be known: it is not a smooth unknown, and a wrong one is not made up for by another learning rate.
 
     Examples:
         >>> from exhume import Recipe
@@ -43,10 +44,8 @@ class Recipe(BaseModel):
         [[4, 0], [1, 3], [2]]
         >>> recipe.unknown
         ()
-        >>> Recipe(learning_rate=None, steps=None)
-        Traceback (most recent call last):
-            ...
-        exhume.errors.InputError: invalid Recipe: learning_rate and steps are both unknown; valid: at most one of them
+        >>> Recipe(learning_rate=None, weight_decay=None).unknown
+        ('learning_rate', 'weight_decay')
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -55,7 +54,7 @@ class Recipe(BaseModel):
     """"momentum" and "nesterov" are SGD with `momentum`; "adamw" decouples the weight decay from the gradient, all
     others add it to the gradient. RMSprop smooths squares by 0.99; the eps of all three is 1e-8."""
     learning_rate: PositiveFloat | None = 0.01
-    steps: PositiveInt | None = 20
+    steps: PositiveInt = 20
     """Updates of the weights, not epochs."""
     batch_size: PositiveInt | None = None
     """Samples of an update; None for all of them."""
@@ -87,6 +86,13 @@ class Recipe(BaseModel):
             clauses = problems(error, values, fields_at=lambda _: Recipe.model_fields)
             raise InputError(f"invalid Recipe: {'; '.join(clauses)}") from error
 
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _steps_known(cls, value: object) -> object:
+        if value is None:
+            raise ValueError("unknown, and not fitted: run replay with each number that is possible")
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
         if self.nesterov and self.optimiser not in ("sgd", *_WITH_MOMENTUM):
@@ -99,8 +105,6 @@ class Recipe(BaseModel):
             raise ValueError("order_seed needs a batch_size; without one all samples are in every batch")
         if self.label_smoothing and self.loss != "cross-entropy":
             raise ValueError(f"label_smoothing is for cross-entropy, not for the {self.loss} loss")
-        if self.learning_rate is None and self.steps is None:
-            raise ValueError("learning_rate and steps are both unknown; valid: at most one of them")
         if isinstance(self.schedule, tuple):
             firsts = [first for first, _ in self.schedule]
             if not firsts or firsts[0] != 0 or firsts != sorted(set(firsts)):
@@ -119,7 +123,7 @@ class Recipe(BaseModel):
     @property
     def unknown(self) -> tuple[str, ...]:
         """Numbers that are fitted along with the samples."""
-        return tuple(name for name in ("learning_rate", "steps", "weight_decay") if getattr(self, name) is None)
+        return tuple(name for name in ("learning_rate", "weight_decay") if getattr(self, name) is None)
 
     @property
     def order_known(self) -> bool:
@@ -138,17 +142,16 @@ class Recipe(BaseModel):
 
     def batches(self, num_samples: int) -> list[torch.Tensor]:
         """The samples of every step, in turn; all of them where there are no batches or their order is unknown."""
-        steps = self.known_steps
         if self.order_seed is None or self.batch_size is None:
-            return [torch.arange(num_samples)] * steps
+            return [torch.arange(num_samples)] * self.steps
         generator, found = torch.Generator().manual_seed(self.order_seed), list[torch.Tensor]()
-        while len(found) < steps:
+        while len(found) < self.steps:
             found += torch.randperm(num_samples, generator=generator).split(self.batch_size)
-        return found[:steps]
+        return found[: self.steps]
 
     def factors(self) -> list[float]:
         """What the learning rate is multiplied by at every step."""
-        steps = self.known_steps
+        steps = self.steps
         if self.schedule is None:
             return [1.0] * steps
         if self.schedule == "cosine":
@@ -156,13 +159,6 @@ class Recipe(BaseModel):
         if self.schedule == "linear":
             return [1 - step / steps for step in range(steps)]
         return [[factor for first, factor in self.schedule if first <= step][-1] for step in range(steps)]
-
-    @property
-    def known_steps(self) -> int:
-        """The number of steps; an error if it is unknown."""
-        if self.steps is None:
-            raise InputError("the recipe leaves the number of steps unknown (steps is None)")
-        return self.steps
 
     def changed(self, **values: Any) -> Recipe:
         """The same with some fields changed, checked anew."""

@@ -22,14 +22,16 @@ def finish_layers(
     """The samples with their certificate, by the equation on the path that is simulated with them."""
     confirmed = search.confirmations(found.rows, found.found) > 1
     # A path that is simulated with rows of an unfinished start shows nothing.
-    equation, miss = search.curved(found.rows, problem.tuning.layers.nodes) if len(found.found) else search.straight
+    tuning = problem.tuning.layers
+    equation, miss = search.curved(found.rows, tuning.last_nodes) if len(found.found) else search.straight
     point = equation.at(found.rows)
     outputs = search.network.outputs(search.network.after, found.rows).detach()
     labels = outputs.sign()[:, 0] if outputs.shape[1] == 1 else outputs.argmax(1).to(found.rows)
-    # Samples of one class may have exchanged a part of themselves at hardly any cost: no bar below `agree` is claimed.
-    least = ((labels[:, None] == labels).sum(1) > 1) * problem.tuning.layers.agree
+    open_exchanges = [tuning.exchanged * each for each in _exchanges(equation, point, labels)]
+    found_bars = _bars(search, found, equation, point, counted, limits, miss)
     bars = [
-        max(pair) for pair in zip(_bars(search, found, equation, point, counted, limits), least.tolist(), strict=True)
+        max(bar, exchange) if exchange >= RECOVERED_BELOW else bar
+        for bar, exchange in zip(found_bars, open_exchanges, strict=True)
     ]
     read = ", ".join(equation.nodes.names)
     return Proposal(
@@ -62,22 +64,44 @@ def _bars(
     point: PathPoint,
     counted: EquationCount,
     limits: Limits,
+    miss: float,
 ) -> list[float]:
-    """For every sample the largest of what noise, leaving units out and the distance to another start show.
+    """For every sample the largest of what noise, units left out, the path's miss and the distance to a start show.
 
-    Two samples of one class may have exchanged a part of themselves at hardly any cost, which only starts that ended
-    elsewhere show. A sample that one start alone found, or whose contribution does not exceed the residual, has no
-    error bar, but a guess.
+    A sample that one start alone found, or whose contribution does not exceed the residual, has no error bar, but a
+    guess.
     """
     confirmed = search.confirmations(found.rows, found.found) > 1
-    if not counted.determined or not bool(confirmed.any()):
+    surplus = equation.num_equations - point.rows.numel() - point.coefficients.numel()
+    if not counted.determined or surplus < 1 or not bool(confirmed.any()):
         return [limits.guess] * len(point.rows)
     operator = NormalOperator(equation, point, search.norms, limits)
-    noise = predict_errors(operator, counted.equations - counted.unknowns, 0)
+    noise = predict_errors(operator, surplus, 0)
     parts = leave_out_errors(equation, point, search.norms, limits)
     seen = confirmed & (equation.contributions(point) > point.loss).to(confirmed.device)
-    bars = [max(each) for each in zip(noise, parts, search.disagreement(found.rows, found.found).tolist(), strict=True)]
+    apart = search.disagreement(found.rows, found.found)
+    miss *= search.problem.tuning.layers.missed
+    bars = [max(miss, *each) for each in zip(noise, parts, apart.tolist(), strict=True)]
     return [bar if kept else limits.guess for bar, kept in zip(bars, seen.tolist(), strict=True)]
+
+
+def _exchanges(equation: PathEquation, point: PathPoint, labels: torch.Tensor) -> list[float]:
+    """For every sample its error if an exchange with another one of its class, x_i -> x_i + t (x_j - x_i), made all of
+    the residual; 0 without such a sample.
+
+    Exchanged parts cost little and may be a minimum of their own, where bars of the linearised equation say nothing.
+    """
+    rows, found = point.rows, [0.0] * len(point.rows)
+    size = math.sqrt(point.loss * equation.squared_norm)
+    for one, other in torch.combinations(torch.arange(len(rows))).tolist():
+        if labels[one] != labels[other]:
+            continue
+        along = torch.zeros_like(rows)
+        along[one], along[other] = rows[other] - rows[one], rows[one] - rows[other]
+        cost = math.sqrt(equation.squared_size(equation.project(point, equation.jacobian(point, along))))
+        for each in (one, other):
+            found[each] = max(found[each], size / max(cost, 1e-30) * float(along[each].norm() / rows[each].norm()))
+    return found
 
 
 def _certificate(

@@ -24,7 +24,7 @@ from exhume.equation.norms import FixedNorm, FreeNorm, Norms
 from exhume.equation.path import Nodes, PathEquation, PathPoint
 from exhume.equation.trained_network import TrainedNetwork, Weights
 from exhume.results.stop import Stop
-from exhume.solvers import Damping, LMState, StoppingRule, levenberg_marquardt
+from exhume.solvers import CGOptions, Damping, LMState, StoppingRule, levenberg_marquardt
 
 WIDE, PRUNE, SETTLE, ROUND, COMPARE, POLISH, DONE = "wide", "prune", "settle", "round", "compare", "polish", "done"
 
@@ -184,7 +184,13 @@ class LayersSearch(Search[LayersState]):
         return self.norms.retract(drawn * (self.norms.radius / math.sqrt(dim)))
 
     def _solve(
-        self, state: LayersState, rows: torch.Tensor, rule: StoppingRule, session: Session, damping: float | None = None
+        self,
+        state: LayersState,
+        rows: torch.Tensor,
+        rule: StoppingRule,
+        session: Session,
+        damping: Damping | None = None,
+        cg: CGOptions | None = None,
     ) -> LMState[PathPoint]:
         assert state.equation is not None
         return levenberg_marquardt(
@@ -192,8 +198,8 @@ class LayersSearch(Search[LayersState]):
             rows,
             self.norms,
             rule,
-            cg=self._tuning.cg,
-            damping=Damping(damping or Damping.start, self._tuning.least_damping),
+            cg=cg or self._tuning.cg,
+            damping=damping or Damping(least=self._tuning.least_damping),
             should_stop=lambda point: session.budget_spent() is not None,
         )
 
@@ -203,7 +209,8 @@ class LayersSearch(Search[LayersState]):
 
     def _from_noise(self, state: LayersState, session: Session) -> LayersState:
         """A few steps with more rows than samples."""
-        end = self._solve(state, state.rows, self._tuning.start, session, state.damping)
+        damping = Damping(state.damping, self._tuning.least_damping)
+        end = self._solve(state, state.rows, self._tuning.start, session, damping)
         more = state.tries + 1 < self._tuning.start_solves
         state = replace(state, rows=end.point.rows, loss=end.point.loss, damping=end.damping)
         return replace(state, phase=WIDE if more else PRUNE, tries=state.tries + 1 if more else 0)
@@ -282,5 +289,6 @@ class LayersSearch(Search[LayersState]):
         if miss > tuning.settled * begun or state.tries >= tuning.paths:
             return replace(state, phase=DONE)
         state = replace(state, path_rows=state.rows, equation=equation)
-        point = self._solve(state, state.rows, tuning.settle, session).point
+        damping = Damping(tuning.last_damping)
+        point = self._solve(state, state.rows, tuning.polish, session, damping, tuning.last_cg).point
         return replace(state, rows=point.rows, loss=point.loss, tries=state.tries + 1)

@@ -164,7 +164,7 @@ class ReplaySearch(Search[ReplayState]):
     def __init__(self, problem: Problem, training: Training, max_starts: int) -> None:
         self.problem, self.count = problem, len(training.targets)
         self._training, self._max_starts = training, max_starts
-        steps = training.recipe.known_steps
+        steps = training.recipe.steps
         self._phases = [each for each in PHASES if each.steps is None or each.steps < steps]
 
     def begin(self, generator: torch.Generator) -> ReplayState:
