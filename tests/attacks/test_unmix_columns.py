@@ -11,7 +11,7 @@ from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_input
 from exhume.attacks._finish.unmixed import partial_inputs
 from exhume.attacks._search.unmixing.columns import explained_energy
 from exhume.attacks._search.unmixing.few_neurons import direct_readout
-from exhume.attacks._search.unmixing.mixture import Mixture, Weighting
+from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork
 from exhume.target.dense_displacement import dense_displacement
@@ -132,9 +132,9 @@ def test_energy_is_the_least_squares_misfit_of_the_weights_of_active_neurons(pro
     mixture, vectors = problem
     generator = torch.Generator().manual_seed(0)
     mixture.readout = torch.randn((2, mixture.num_neurons), generator=generator, dtype=torch.float64)
-    inputs, weight = mixture.inputs_of(vectors), torch.full((SAMPLES, 1), 0.3).double()
+    inputs = mixture.inputs_of(vectors)
     inactive = torch.rand((SAMPLES, mixture.num_neurons), generator=generator)
-    energy = explained_energy(mixture, inputs, inactive, Weighting(*[weight] * 5, readout=weight)).double()
+    energy = explained_energy(mixture, inputs, inactive + 0.3).double()
     for form, vector, given, shares in zip(energy, vectors, inputs, inactive.double() + 0.3, strict=True):
         active = 0.5 * sum((each > 0).double() for each in mixture.activations(given[None]))[0]
         column, rows = mixture.basis @ vector, (mixture.readout * active).T

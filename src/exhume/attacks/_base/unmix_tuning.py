@@ -30,6 +30,9 @@ class UnmixTuning:
         reweightings: of the minimisation of the sum of powers of absolute values.
         coarse: size of entries, over the mean, that are smoothed at its first step.
         kept: weight of active neurons in it, over the largest.
+        steered: share of its steps in which the input fixes the vector's size.
+        explained: weight in it of what the outputs' weights do not explain, over `readout`.
+        trims: steps of least trimmed squares, and `trimmed` its rows over the rank.
         draws: subsets of neurons that are tried for each start.
         most_drawn: samples up to which they are.
         agrees: share of zeros and of other entries that an input must fit for a column to be kept.
@@ -64,6 +67,10 @@ class UnmixTuning:
     reweightings: int = tuned(36, "steps", **COLUMNS)
     coarse: float = tuned(0.1, "x mean entry", **COLUMNS)
     kept: float = tuned(0.02, "x largest weight", **COLUMNS)
+    steered: float = tuned(0.4, "share", **COLUMNS)
+    explained: float = tuned(0.2, "x readout", **COLUMNS)
+    trims: int = tuned(6, "steps", **COLUMNS)
+    trimmed: float = tuned(1.2, "x rank", **COLUMNS)
     draws: int = tuned(6, "subsets", **COLUMNS)
     most_drawn: int = tuned(40, "samples", **COLUMNS, rare="more than 20 samples")
     agrees: float = tuned(0.7, "share", **COLUMNS)

@@ -23,8 +23,8 @@ _STEEPNESS = 2.0
 # Newton steps for an input from a column's zeros; how much more zeros weigh than other entries, some of which were
 # inactive at both ends; width of the logistic loss at first and at last, in standard deviations of pre-activations.
 _NEWTON_STEPS, _ZERO_WEIGHT, _WIDTHS = 20, 3.0, (0.5, 0.05)
-# Sizes over the mean at which an entry counts as zero, from rough vectors to exact ones.
-_LEVELS = (1e-3, 1e-4, 1e-5, 0.0)
+# Times that a vector is computed again from its zeros.
+_JUDGED = 3
 # A second eigenvalue below this share of the largest leaves the vector open.
 _NULL = 1e-8
 # The smallest smoothing of absolute values, over the mean entry.
@@ -51,50 +51,42 @@ class Candidates:
 def search_columns(mixture: Mixture, open_inputs: Tensor, generator: torch.Generator) -> Candidates:
     """One batch of starts, from random inputs in the span of `open_inputs` (n, r)."""
     tuning = mixture.tuning
-    weighting = Weighting.drawn(tuning.batch, tuning, generator, mixture.basis)
+    weighting = _draw_weighting(mixture, tuning.batch, generator)
     low, high = tuning.levels
     level = low + (high - low) * torch.rand((tuning.batch, 1), generator=generator).to(mixture.basis)
     inputs = torch.randn((tuning.batch, open_inputs.shape[1]), generator=generator).to(open_inputs) @ open_inputs.T
     first = torch.randn((tuning.batch, mixture.rank), generator=generator).to(mixture.basis)
-    if mixture.readout is not None:
-        weighting = weighting.with_readout(tuning, generator)
     vectors, inputs = _alternate(mixture, open_inputs, (inputs, first), weighting, level)
-    return _columns(mixture, vectors, (_uneven(mixture, inputs, weighting, generator), weighting.penalty), generator)
+    return _columns(mixture, inputs, vectors, weighting, generator)
 
 
 def columns_of_inputs(mixture: Mixture, inputs: Tensor, vectors: Tensor, generator: torch.Generator) -> Candidates:
     """Columns from the neurons that inputs (m, n) leave inactive; `vectors` (m, n) are where to begin."""
-    weighting = Weighting.drawn(len(inputs), mixture.tuning, generator, inputs)
-    weights = _uneven(mixture, inputs, weighting, generator)
-    vectors = _smallest(mixture.gram(weights), vectors, _FIRST_ITERATIONS, _RIDGE_DOUBLE)
-    return _columns(mixture, vectors, (weights, weighting.penalty), generator)
+    return _columns(mixture, inputs, vectors, _draw_weighting(mixture, len(inputs), generator), generator)
+
+
+def _draw_weighting(mixture: Mixture, count: int, generator: torch.Generator) -> Weighting:
+    weighting = Weighting.drawn(count, mixture.tuning, generator, mixture.basis)
+    return weighting if mixture.readout is None else weighting.with_readout(mixture.tuning, generator)
 
 
 def _columns(
-    mixture: Mixture, vectors: Tensor, weighted: tuple[Tensor, Tensor], generator: torch.Generator
+    mixture: Mixture, inputs: Tensor, vectors: Tensor, weighting: Weighting, generator: torch.Generator
 ) -> Candidates:
-    """Columns by two ways, for weights (m, h) of the neurons and a power (m, 1): those with more zeros, if alone.
+    """Columns of inputs (m, n) by two ways: those with more zeros, if alone. `vectors` (m, n) are where to begin.
 
     The first minimises the sum of powers of absolute values. The second draws few neurons, hardly more than determine a
     vector, and hopes that all of them are zeros (Fischler & Bolles 1981); it pays while there are few samples.
     """
-    weights, penalty = weighted
-    best = settle(mixture, sharpen(mixture, vectors, weights, penalty))
+    weights = _uneven(mixture, inputs, weighting, generator)
+    best = settle(mixture, sharpen(mixture, inputs, vectors, weights, weighting))
     draws = mixture.tuning.draws if mixture.rank <= mixture.tuning.most_drawn else 0
     for _ in range(draws):
         uniform = torch.rand((2, *weights.shape), generator=generator).to(weights).clamp(1e-12, 1 - 1e-12)
         keys = weights.clamp_min(1e-300).log() - (-uniform[0].log()).log()  # Gumbel noise: a draw by weight
         count = round((mixture.rank - 1) * (1 + 0.5 * float(uniform[1, 0, 0])))
         chosen = torch.zeros_like(weights).scatter_(1, keys.topk(max(count, 1), dim=1).indices, 1.0)
-        drawn = settle(mixture, torch.linalg.eigh(mixture.gram(chosen))[1][:, :, 0])
-        better = drawn.alone & (~best.alone | (drawn.net_zeros > best.net_zeros))
-        pick = better[:, None]
-        best = Candidates(
-            torch.where(pick, drawn.vectors, best.vectors),
-            torch.where(pick, drawn.zeros, best.zeros),
-            best.alone | better,
-            torch.where(better, drawn.net_zeros, best.net_zeros),
-        )
+        best = _better(best, settle(mixture, torch.linalg.eigh(mixture.gram(chosen))[1][:, :, 0]))
     return best
 
 
@@ -118,7 +110,8 @@ def _alternate(
         softness = mixture.tuning.softness * (1 - step / max(steps - 1, 1))
         weights = mixture.inactivity(inputs, weighting, softness).float()
         iterations = _FIRST_ITERATIONS if step < _FIRST_STEPS else _ITERATIONS
-        energy = explained_energy(mixture, inputs, weights, weighting)
+        weights = weights if weighting.readout is None else weights + weighting.readout.float()
+        energy = explained_energy(mixture, inputs, weights)
         vectors = _smallest(energy, vectors.float(), iterations, _RIDGE)
         sizes = (vectors @ basis.T).abs()
         active = torch.tanh(_STEEPNESS * (sizes / sizes.mean(1, keepdim=True) - level.float()))
@@ -126,19 +119,18 @@ def _alternate(
     return vectors.to(mixture.basis), inputs
 
 
-def explained_energy(mixture: Mixture, inputs: Tensor, weights: Tensor, weighting: Weighting) -> Tensor:
-    """Quadratic forms (m, n, n) of columns in float32: weighted squares of what an input does not explain of a column.
+def explained_energy(mixture: Mixture, inputs: Tensor, weights: Tensor) -> Tensor:
+    """Quadratic forms (m, n, n) of columns: weighted squares of what an input does not explain of a column.
 
     On inactive neurons that is the whole column. Where the outputs read the layer directly, a column is on active
     neurons nearly a combination of the outputs' weights, those of the summed errors of its sample.
     """
-    basis = mixture.basis.float()
-    if mixture.readout is None or weighting.readout is None:
+    basis = mixture.basis.to(weights)
+    if mixture.readout is None:
         return weighted_gram(basis, weights)
-    weights = weights + weighting.readout.float()
     before, after = (each > 0 for each in mixture.activations(inputs))
-    active = 0.5 * (before.float() + after.float())
-    explaining = mixture.readout.float() * active[:, None, :]  # (m, q, h)
+    active = 0.5 * (before.to(weights) + after.to(weights))
+    explaining = mixture.readout.to(weights) * active[:, None, :]  # (m, q, h)
     weighted = explaining * weights[:, None, :]
     normal = weighted @ explaining.transpose(1, 2)
     ridge = (_READOUT_RIDGE * mean_diagonal(normal)).clamp_min(1e-9)  # a start may give active neurons no weight
@@ -157,34 +149,70 @@ def _smallest(matrices: Tensor, vectors: Tensor, iterations: int, ridge: float) 
     return torch.nan_to_num(vectors)
 
 
-def sharpen(mixture: Mixture, vectors: Tensor, weights: Tensor, penalty: Tensor) -> Tensor:
-    """Minimises sum_h w_h |(U v)_h|^p over |v| = 1 by reweighted least squares (Daubechies et al. 2010); p (m, 1)."""
+def sharpen(mixture: Mixture, inputs: Tensor, vectors: Tensor, weights: Tensor, weighting: Weighting) -> Tensor:
+    """Minimises sum_h w_h |(U v)_h|^p by reweighted least squares (Daubechies et al. 2010), for weights w (m, h).
+
+    At first v . S^-1 y = 1 for the input y (m, n), which is 0 for the columns of all other inputs, so that these do not
+    attract v; then, as y is not exact, |v| = 1. What the outputs' weights do not explain on active neurons is added.
+    """
     tuning = mixture.tuning
     weights = weights / weights.amax(1, keepdim=True).clamp_min(1e-300) + tuning.kept
-    identity = torch.eye(mixture.rank).to(vectors)
+    identity, others = torch.eye(mixture.rank).to(vectors), vectors.new_zeros((len(vectors), 1, 1))
+    if weighting.readout is not None:
+        before, after = mixture.activations(inputs)
+        unexplained = explained_energy(mixture, inputs, (torch.maximum(before, after) > 0).to(vectors))
+        others = tuning.explained * weighting.readout[:, :, None] * unexplained
+    duals = torch.nn.functional.normalize(inputs / mixture.sizes, dim=1)
     for step in range(tuning.reweightings):
         columns = mixture.columns(vectors)
         sizes = columns.abs() / columns.abs().mean(1, keepdim=True)
         smooth = tuning.coarse * (_FINEST / tuning.coarse) ** (step / max(tuning.reweightings - 1, 1))
-        scaled = weights / (sizes.square() + smooth**2) ** (1 - 0.5 * penalty)
-        matrices = mixture.gram(scaled / scaled.amax(1, keepdim=True))
+        scaled = weights / (sizes.square() + smooth**2) ** (1 - 0.5 * weighting.penalty)
+        largest = scaled.amax(1, keepdim=True)
+        matrices = mixture.gram(scaled / largest) + others / largest[:, :, None]
         matrices = matrices + _RIDGE_DOUBLE * mean_diagonal(matrices) * identity
-        vectors = torch.nn.functional.normalize(torch.linalg.solve(matrices, vectors), dim=1)
+        right = duals if step < tuning.steered * tuning.reweightings else vectors
+        vectors = torch.nn.functional.normalize(torch.linalg.solve(matrices, right), dim=1)
     return vectors
 
 
 def settle(mixture: Mixture, vectors: Tensor) -> Candidates:
-    """Vectors that vanish on the rows where the given ones nearly do, at ever smaller sizes down to rounding."""
-    for level in _LEVELS:
-        zeros, found = _below(mixture, vectors, level), _below(mixture, vectors, 0.1 * level)
-        new = torch.linalg.eigh(mixture.gram(zeros.to(vectors)))[1][:, :, 0]
-        enough = zeros.sum(1) >= mixture.rank + 2
-        better = enough & (_below(mixture, new, 0.1 * level).sum(1) >= found.sum(1))
-        vectors = torch.where(better[:, None], new, vectors)
+    """Vectors that vanish on the rows where the given ones do, or on those where they are smallest, whichever is more.
+
+    The second is least trimmed squares (Rousseeuw 1984): small entries that are not zero are left out step by step.
+    """
+    tuning, trimmed = mixture.tuning, vectors
+    count = min(max(mixture.rank + tuning.spare, round(tuning.trimmed * mixture.rank)), mixture.num_neurons)
+    for _ in range(tuning.trims):
+        sizes = mixture.columns(trimmed).abs()
+        smallest = torch.zeros_like(sizes).scatter_(1, sizes.topk(count, dim=1, largest=False).indices, 1.0)
+        trimmed = _smallest(mixture.gram(smallest), trimmed, _ITERATIONS, _RIDGE_DOUBLE)
+    return _better(_judge(mixture, vectors), _judge(mixture, trimmed))
+
+
+def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
+    """Vectors that vanish on the zeros of the given ones, where these are enough, and whether they are determined."""
+    enough = mixture.rank + mixture.tuning.spare
+    for _ in range(_JUDGED):
+        zeros = mixture.zeros(vectors)
+        again = _smallest(mixture.gram(zeros.to(vectors)), vectors, _ITERATIONS, _RIDGE_DOUBLE)
+        better = (zeros.sum(1) >= enough) & (mixture.zeros(again).sum(1) >= zeros.sum(1))
+        vectors = torch.where(better[:, None], again, vectors)
     zeros = mixture.zeros(vectors)
-    enough = zeros.sum(1) >= mixture.rank + mixture.tuning.spare
-    enough &= mixture.evidence(vectors) > mixture.tuning.evidence
-    return Candidates(vectors, zeros, enough & _alone(mixture, zeros), mixture.net_zeros(vectors))
+    known = (zeros.sum(1) >= enough) & (mixture.evidence(vectors) > mixture.tuning.evidence)
+    return Candidates(vectors, zeros, known & _alone(mixture, zeros), mixture.net_zeros(vectors))
+
+
+def _better(first: Candidates, second: Candidates) -> Candidates:
+    """Of each pair the one that is alone, or has more zeros."""
+    better = second.alone & (~first.alone | (second.net_zeros > first.net_zeros))
+    pick = better[:, None]
+    return Candidates(
+        torch.where(pick, second.vectors, first.vectors),
+        torch.where(pick, second.zeros, first.zeros),
+        first.alone | better,
+        torch.where(better, second.net_zeros, first.net_zeros),
+    )
 
 
 def _alone(mixture: Mixture, zeros: Tensor) -> Tensor:
@@ -200,12 +228,6 @@ def _alone(mixture: Mixture, zeros: Tensor) -> Tensor:
     inverse = (directions[:, :, 1:] / sizes[:, None, 1:].clamp_min(1e-300)) @ directions[:, :, 1:].transpose(1, 2)
     leverage = torch.stack([((mixture.basis @ each) * mixture.basis).sum(1) for each in inverse]) * weights
     return (leverage.amax(1) < mixture.tuning.leverage) & (sizes[:, 1] > _NULL * sizes[:, -1])
-
-
-def _below(mixture: Mixture, vectors: Tensor, level: float) -> Tensor:
-    """Where entries are rounding, or below a share of the mean entry: (m, h)."""
-    sizes = mixture.columns(vectors).abs()
-    return sizes < torch.maximum(mixture.threshold(vectors), level * sizes.mean(1, keepdim=True))
 
 
 def fit_inputs(mixture: Mixture, zeros: Tensor, open_inputs: Tensor) -> tuple[Tensor, Tensor]:
