@@ -18,6 +18,7 @@ class UnmixTuning:
         evidence: that a column's zeros are not chance, at least: -log p.
         leverage: that no zero may have in the equations for a column: without any one of them it must stay determined.
         batch: starts at a time.
+        wide: times as many once these find nothing new, up to `most_drawn` samples.
         steps: alternations of a start.
         exponents: range of the power of inactivity in the weights, drawn for each start.
         movements: range of the power of a neuron's displacement that its inactivity is divided by, drawn likewise.
@@ -43,7 +44,7 @@ class UnmixTuning:
         repairs, ratios: mixtures that are repaired in a round, and neurons that are tried for each.
         mended: part of a contradiction that a repair may leave.
         refits: rounds that compute all columns again from their inputs.
-        stalled: batches without a new column after which a found one, perhaps wrong, is dropped.
+        stalled: starts without a new column after which a found one, perhaps wrong, is dropped.
         starts, starts_per_sample: at most.
         starts_of_others: at most where another attack only wants estimates to begin from.
         distinct: part of a vector outside the span of others for which it counts as independent.
@@ -56,6 +57,7 @@ class UnmixTuning:
     evidence: float = tuned(20.0, "nats", **COLUMNS)
     leverage: float = tuned(0.995, "share", **COLUMNS)
     batch: int = tuned(16, "starts", **COLUMNS, rare="limits memory; results change by chance")
+    wide: int = tuned(6, "x batch", **COLUMNS)
     steps: int = tuned(30, "steps", **COLUMNS)
     exponents: tuple[float, float] = (0.5, 1.5)
     movements: tuple[float, float] = (0.0, 2.0)
@@ -82,8 +84,8 @@ class UnmixTuning:
     repairs: int = tuned(40, "columns", **COLUMNS)
     ratios: int = tuned(24, "neurons", **COLUMNS)
     refits: int = tuned(6, "rounds", **COLUMNS)
-    stalled: int = tuned(40, "batches", **COLUMNS)
-    starts: int = tuned(2000, "starts", **COLUMNS)
+    stalled: int = tuned(1000, "starts", **COLUMNS)
+    starts: int = tuned(6000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
     starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")
     distinct: float = tuned(1e-3, "relative norm", **COLUMNS, rare="nearly equal columns")

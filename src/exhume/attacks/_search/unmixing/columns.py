@@ -47,15 +47,18 @@ class Candidates:
     alone: Tensor
     net_zeros: Tensor
 
+    def rows(self, first: int, last: int) -> Candidates:
+        """Some of them."""
+        return Candidates(*(each[first:last] for each in (self.vectors, self.zeros, self.alone, self.net_zeros)))
 
-def search_columns(mixture: Mixture, open_inputs: Tensor, generator: torch.Generator) -> Candidates:
+
+def search_columns(mixture: Mixture, open_inputs: Tensor, starts: int, generator: torch.Generator) -> Candidates:
     """One batch of starts, from random inputs in the span of `open_inputs` (n, r)."""
-    tuning = mixture.tuning
-    weighting = _draw_weighting(mixture, tuning.batch, generator)
-    low, high = tuning.levels
-    level = low + (high - low) * torch.rand((tuning.batch, 1), generator=generator).to(mixture.basis)
-    inputs = torch.randn((tuning.batch, open_inputs.shape[1]), generator=generator).to(open_inputs) @ open_inputs.T
-    first = torch.randn((tuning.batch, mixture.rank), generator=generator).to(mixture.basis)
+    weighting = _draw_weighting(mixture, starts, generator)
+    low, high = mixture.tuning.levels
+    level = low + (high - low) * torch.rand((starts, 1), generator=generator).to(mixture.basis)
+    inputs = torch.randn((starts, open_inputs.shape[1]), generator=generator).to(open_inputs) @ open_inputs.T
+    first = torch.randn((starts, mixture.rank), generator=generator).to(mixture.basis)
     vectors, inputs = _alternate(mixture, open_inputs, (inputs, first), weighting, level)
     return _columns(mixture, inputs, vectors, weighting, generator)
 
@@ -81,12 +84,14 @@ def _columns(
     weights = _uneven(mixture, inputs, weighting, generator)
     best = settle(mixture, sharpen(mixture, inputs, vectors, weights, weighting))
     draws = mixture.tuning.draws if mixture.rank <= mixture.tuning.most_drawn else 0
-    for _ in range(draws):
-        uniform = torch.rand((2, *weights.shape), generator=generator).to(weights).clamp(1e-12, 1 - 1e-12)
-        keys = weights.clamp_min(1e-300).log() - (-uniform[0].log()).log()  # Gumbel noise: a draw by weight
-        count = round((mixture.rank - 1) * (1 + 0.5 * float(uniform[1, 0, 0])))
-        chosen = torch.zeros_like(weights).scatter_(1, keys.topk(max(count, 1), dim=1).indices, 1.0)
-        best = _better(best, settle(mixture, torch.linalg.eigh(mixture.gram(chosen))[1][:, :, 0]))
+    if draws:
+        keys = weights.clamp_min(1e-300).log().repeat(draws, 1)  # (draws m, h)
+        uniform = torch.rand(keys.shape, generator=generator).to(weights).clamp(1e-12, 1 - 1e-12)
+        order = (keys - (-uniform.log()).log()).argsort(1, descending=True).argsort(1)  # Gumbel noise: draws by weight
+        count = (mixture.rank - 1) * (1 + 0.5 * torch.rand((len(keys), 1), generator=generator).to(weights))
+        drawn = settle(mixture, torch.linalg.eigh(mixture.gram((order < count).to(weights)))[1][:, :, 0])
+        for part in range(draws):
+            best = _better(best, drawn.rows(part * len(weights), (part + 1) * len(weights)))
     return best
 
 
@@ -226,7 +231,7 @@ def _alone(mixture: Mixture, zeros: Tensor) -> Tensor:
     weights = zeros.to(mixture.basis)
     sizes, directions = torch.linalg.eigh(mixture.gram(weights))
     inverse = (directions[:, :, 1:] / sizes[:, None, 1:].clamp_min(1e-300)) @ directions[:, :, 1:].transpose(1, 2)
-    leverage = torch.stack([((mixture.basis @ each) * mixture.basis).sum(1) for each in inverse]) * weights
+    leverage = ((mixture.basis @ inverse) * mixture.basis).sum(2) * weights
     return (leverage.amax(1) < mixture.tuning.leverage) & (sizes[:, 1] > _NULL * sizes[:, -1])
 
 

@@ -30,7 +30,7 @@ class UnmixState:
     Attributes:
         vectors: (m, n), the columns found so far.
         starts: made so far.
-        stalled: batches since the last new column.
+        stalled: starts since the last new column.
         complete: whether there are n columns, and each agrees with its input.
     """
 
@@ -79,17 +79,23 @@ class UnmixSearch(Search[UnmixState]):
             vectors, stalled = torch.cat([vectors[:dropped], vectors[dropped + 1 :]]), 0
         before = len(vectors)
         open_inputs = mixture.open_inputs(vectors)
-        found = search_columns(mixture, open_inputs, generator)
-        self.problem.features.count(tuning.batch * self.count)  # a start counts as one pass
+        starts = self._batch(stalled)
+        found = search_columns(mixture, open_inputs, starts, generator)
+        self.problem.features.count(starts * self.count)  # a start counts as one pass
         vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
-        stalled = 0 if len(vectors) > before else stalled + 1
-        state = UnmixState(vectors, state.starts + tuning.batch, stalled)
+        stalled = 0 if len(vectors) > before else stalled + starts
+        state = UnmixState(vectors, state.starts + starts, stalled)
         return self._checked(state, generator) if len(vectors) == self.count else state
 
     def give_up(self, state: UnmixState, stop: Stop, session: Session) -> SearchResult:
         """The columns found so far."""
-        batches = state.starts // self._tuning.batch
-        return SearchResult(state.vectors, len(state.vectors), stop, self.problem, state.starts, batches)
+        return SearchResult(state.vectors, len(state.vectors), stop, self.problem, state.starts, self._tuning.steps)
+
+    def _batch(self, stalled: int) -> int:
+        """Starts at a time: few, as every column found helps the next; more once these find none, as they cost less."""
+        tuning = self._tuning
+        wide = self.count <= tuning.most_drawn and stalled >= tuning.batch
+        return tuning.batch * tuning.wide if wide else tuning.batch
 
     def _with(self, vectors: torch.Tensor, more: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
         """Vectors and further ones that are independent of them, if some input not yet found fits their zeros."""
