@@ -1,5 +1,6 @@
 """Linear estimators whose coefficients are a combination of training features, and those whose are not."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -26,8 +27,12 @@ FEATURES = SAMPLER.transform(RECORDS)
 IS_CLASSIFIER = ("Classifier", "Perceptron", "LinearSVC", "LogisticRegression")
 
 
-def build(name):
+def kind_of(name):
     return getattr(linear, name, None) or getattr(svm, name)
+
+
+def made(name, **settings):
+    return kind_of(name)(**({"cv": 2} if name == "LogisticRegressionCV" else {}), **settings)
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +60,7 @@ def targets_for(name):
 
 @pytest.mark.parametrize("name", KEEPS_SPAN)
 def test_every_listed_estimator_keeps_the_span_equation(name):
-    settings = {"cv": 2} if name == "LogisticRegressionCV" else {}
-    assert outside(fitted(build(name)(**settings), targets_for(name))) < 1e-12
+    assert outside(fitted(made(name), targets_for(name))) < 1e-12
 
 
 VARIANTS = {
@@ -93,9 +97,35 @@ def test_solvers_steps_averages_intercepts_and_outputs_keep_it(name):
     assert outside(estimator) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["Ridge", "LogisticRegression", "LinearSVC", "SGDRegressor", "HuberRegressor"])
+def with_parameter(name, of="__init__"):
+    """The listed estimators that have this parameter."""
+    return [each for each in KEEPS_SPAN if name in inspect.signature(getattr(kind_of(each), of)).parameters]
+
+
+@pytest.mark.parametrize("name", with_parameter("sample_weight", "fit"))
 def test_sample_weights_keep_it(name):
-    assert outside(fitted(build(name)(), targets_for(name), sample_weight=WEIGHTS)) < 1e-12
+    assert outside(fitted(made(name), targets_for(name), sample_weight=WEIGHTS)) < 1e-12
+
+
+@pytest.mark.parametrize("name", with_parameter("max_iter"))
+def test_two_steps_which_do_not_converge_keep_it(name):
+    settings = {"solver": "sag"} if name in ("Ridge", "RidgeClassifier") else {}  # the default one takes no steps
+    assert outside(fitted(made(name, max_iter=2, **settings), targets_for(name))) < 1e-12
+
+
+@pytest.mark.parametrize("name", with_parameter("average"))
+def test_averages_over_steps_keep_it(name):
+    assert outside(fitted(made(name, average=True), targets_for(name))) < 1e-12
+
+
+def test_most_estimators_are_among_the_weighted_and_the_unconverged():
+    assert len(with_parameter("sample_weight", "fit")) > 15
+    assert len(with_parameter("max_iter")) > 12
+
+
+@pytest.mark.parametrize("name", with_parameter("fit_intercept"))
+def test_no_intercept_keeps_it(name):
+    assert outside(fitted(made(name, fit_intercept=False), targets_for(name))) < 1e-12
 
 
 def test_outputs_of_the_target_are_those_of_the_estimator():

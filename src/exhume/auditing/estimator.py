@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import platform
 from contextlib import nullcontext
 from dataclasses import replace
@@ -113,7 +114,8 @@ def _rows(word: str, values: Any, file: Path | None, names: list[str]) -> Values
 
 def _runner(settings: Settings, progress_of: ProgressOf | None) -> Any:
     """Runs an attack with the settings' seed and budget, and shows its progress."""
-    passes_left = settings.budget_passes
+    # Passes through few features cost little: by default the time alone limits an attack.
+    most = settings.budget_passes if "budget_passes" in settings.model_fields_set else math.inf
 
     def run(target: Target, method: str, seconds: float) -> Reconstruction:
         shown = progress_of(method) if progress_of is not None else nullcontext()
@@ -122,7 +124,7 @@ def _runner(settings: Settings, progress_of: ProgressOf | None) -> Any:
                 target,
                 method=method,
                 seed=settings.seed,
-                max_passes=passes_left,
+                max_passes=most,
                 max_seconds=seconds,
                 progress=progress,
             )

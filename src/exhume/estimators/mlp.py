@@ -22,7 +22,7 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "l
 SEEDS_TRIED = 2000
 _ADAM = (
     "it was trained with Adam (the default solver), which gives every weight a step size of its own: its first layer "
-    "is not moved by a combination of the rows, and no attack of exhume reads that yet. This is no proof of safety"
+    "is not moved by a combination of the rows, and no attack of exhume reads that yet"
 )
 
 # Weights (inputs, outputs) and intercepts (outputs,) of every layer, as scikit-learn keeps them.

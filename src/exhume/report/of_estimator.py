@@ -56,9 +56,8 @@ def _step(found: StepFinding) -> PipelineStep:
     if found.rows:
         word = "kept" if found.kind is StepKind.KEEPS_ROWS else "recovered"
         status = f"{plural(found.rows, 'row')} {word}"
-    sentences = [f"{each[:1].upper()}{each[1:]}" for each in (found.reason, *found.leaks) if each]
-    ended = tuple(each if each.endswith((".", "!", "?")) else f"{each}." for each in sentences)
-    return PipelineStep(found.path, found.name, status, _LEVELS[found.kind], ended)
+    sentences = tuple(_ended(f"{each[:1].upper()}{each[1:]}") for each in (found.reason, *found.leaks) if each)
+    return PipelineStep(found.path, found.name, status, _LEVELS[found.kind], sentences)
 
 
 def _verdict(subject: Subject, pipeline: PipelineFindings) -> Verdict:
@@ -92,13 +91,18 @@ def _verdict(subject: Subject, pipeline: PipelineFindings) -> Verdict:
         headline = f"This file holds {count}, though not in the units in which they were passed to fit."
         return Verdict(level, headline, (*sentences, *_reasons(kept), *_compared(subject)))
     headline = "No training row was found in this estimator; that is no proof of safety."
-    return Verdict(level, headline, (*sentences, *_reasons(open_steps), *_compared(subject)))
+    return Verdict(level, headline, (*(_reasons(open_steps) or sentences), *_compared(subject)))
 
 
 def _reasons(steps: list[StepFinding]) -> list[str]:
     return [
-        f"{each.name} ({each.path}): {each.reason}." if each.path else f"{each.name}: {each.reason}." for each in steps
+        _ended(f"{each.name} ({each.path}): {each.reason}" if each.path else f"{each.name}: {each.reason}")
+        for each in steps
     ]
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 def _compared(subject: Subject) -> list[str]:
@@ -107,9 +111,11 @@ def _compared(subject: Subject) -> list[str]:
         return []
     if not found.scored:
         return ["The training rows were not given, so that what was found was compared with nothing."]
+    errors = () if subject.score is None else [each for each in subject.score.claimed_errors if each < RECOVERED_BELOW]
+    largest = f", at most {max(errors):.1g}" if errors else ""
     return [
         f"Compared with the rows that were given, {samples_in_words(found.recovered, found.sought, 'training rows')} "
-        f"came back with an error below {RECOVERED_BELOW:g}."
+        f"came back with an error below {RECOVERED_BELOW:g}{largest}."
     ]
 
 

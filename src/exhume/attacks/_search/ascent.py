@@ -11,8 +11,8 @@ from exhume.attacks._base.greedy_tuning import AscentTuning
 from exhume.equation.norms import Norms
 from exhume.features import FeatureMap
 
-# Numbers in an array over starts and features that are computed at a time; it bounds memory.
-_AT_ONCE = 2**22
+# Numbers in an array over starts and features that are computed at a time, so that they stay in the cache.
+_AT_ONCE = 2**17
 # Share of a feature's squared size below which what is outside of a span is rounding of float32.
 _LEAST_OUTSIDE = 1e-9
 
@@ -88,10 +88,12 @@ class Ascent:
 def _value(residual: torch.Tensor, spanned: torch.Tensor, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """q, and half its derivative in the features."""
     shown, outside = features @ residual.T, _outside(features, spanned)  # (s, k), (s, p)
-    least = _LEAST_OUTSIDE * features.square().sum(1)
-    norms = torch.maximum(outside.square().sum(1), least).clamp_min(1e-30)
+    norms = torch.linalg.vector_norm(outside, dim=1).square()
+    if spanned.shape[1]:
+        norms = torch.maximum(norms, _LEAST_OUTSIDE * features.square().sum(1))
+    norms = norms.clamp_min(1e-30)
     value = (shown.square().sum(1) / norms).nan_to_num(0.0, 0.0, 0.0)
-    return value, (shown @ residual - value[:, None] * outside) / norms[:, None]
+    return value, torch.addmm(outside * (-value / norms)[:, None], shown / norms[:, None], residual)
 
 
 def _outside(features: torch.Tensor, spanned: torch.Tensor) -> torch.Tensor:
