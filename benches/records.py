@@ -32,7 +32,7 @@ from exhume.support import files
 
 STORE = FIGURES / "records.json"
 RIGHT = 1e-6  # of a column's range
-MAX_SECONDS = 90.0
+MOST_ROWS = 5e6  # that a search may pass through the features
 SEEDS = (0, 1, 2)
 DATA = {"diabetes": datasets.load_diabetes, "breast-cancer": datasets.load_breast_cancer, "wine": datasets.load_wine}
 GAMMAS: tuple[float | str, ...] = (0.01, 0.05, 0.1, "scale", 0.3, 1.0)
@@ -128,7 +128,12 @@ def run(case: Case) -> dict[str, Any]:
     target, truth = fitted(case)
     began, cpu = time.perf_counter(), time.process_time()
     result = exhume.reconstruct(
-        target, case.samples, method="greedy", seed=case.seed, max_seconds=MAX_SECONDS, allow_underdetermined=True
+        target,
+        case.samples,
+        method="greedy",
+        seed=case.seed,
+        max_passes=MOST_ROWS / case.samples,
+        allow_underdetermined=True,
     )
     return {
         "right": right_records(result.samples.numpy(), truth),

@@ -96,20 +96,22 @@ def test_rows_behind_a_scaler_come_back_to_the_last_digit(solver):
     assert found.outcome.value == "recovered"
 
 
-def test_rows_come_back_although_strong_decay_makes_the_bias_tell_little():
+@pytest.mark.parametrize(("kind", "neurons"), [(MLPRegressor, 400), (MLPClassifier, 100)])
+def test_rows_come_back_although_strong_decay_makes_the_bias_tell_little(kind, neurons):
     chosen = np.random.default_rng(11).permutation(len(DATA.data))[:12]
-    network = MLPRegressor(
-        hidden_layer_sizes=(400,), solver="sgd", alpha=0.1, random_state=11, learning_rate_init=0.01, max_iter=500
+    network = kind(
+        hidden_layer_sizes=(neurons,), solver="sgd", alpha=0.1, random_state=11, learning_rate_init=0.01, max_iter=500
     )
     rows = DATA.data[chosen]
-    model = make_pipeline(StandardScaler(), network).fit(rows, scale(rows[:, 0]))
+    target = scale(rows[:, 0]) if kind is MLPRegressor else DATA.target[chosen]
+    model = make_pipeline(StandardScaler(), network).fit(rows, target)
     found = exhume.audit(model, truth=rows, budget_seconds=60)
     assert found.result.evidence["share_of_initial_weights"] < 0.9
     assert found.result.certificate.verdict == "exact"
     assert max(found.score.claimed_errors) < 1e-9
 
 
-def test_polish_replaces_one_wrong_row_by_what_the_mean_of_all_leaves_for_it():
+def test_polish_corrects_a_row_that_is_another_one():
     model = fitted(learning_rate_init=0.01, max_iter=500)
     target, _ = network_target(model)
     true = torch.from_numpy(scale(ROWS))

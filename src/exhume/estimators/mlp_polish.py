@@ -9,6 +9,7 @@ vector gives C, and X = C^+ D up to one factor, which the variances of the scale
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -17,17 +18,19 @@ import torch
 from exhume.target.dense_displacement import DenseDisplacement
 
 Tensor = torch.Tensor
-# Entries of a column below these shares of its mean size are taken for zeros, round after round: the first is what
-# unmixing leaves in zeros after strong decay (alpha 0.1), the last what rounding of float64 does.
-_ZEROS = (0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6, 1e-7)
+# An entry of a column counts as a zero by w = e^2 / (c^2 + e^2), c its share of the column's mean size. Widths e to
+# start with, and their factor from step to step: above what errors of the first rows leave in zeros, below entries.
+_WIDTHS, _FACTOR, _STEPS = (0.03, 0.1, 0.3), 0.6, 40
+# Rounds from rows to columns and back, made while mean squares of columns are off by less than this.
+_ROUNDS, _PROMISING = 3, 0.5
+# Entries below this share of a column's mean size are zeros in the end: far above rounding of float64.
+_ZERO = 1e-5
 # The null vector is exact if its singular value is below this share of the next one.
 _EXACT = 1e-5
 # Singular values of D below this share of the largest are zero.
 _RANK = 1e-8
-# Unknowns up to which the equations are written out, and rows up to which every one is tried as the wrong one.
-_MOST_UNKNOWNS, _MOST_REPLACED = 1500, 12
-# Rounds of zeros from rows and rows from zeros.
-_ROUNDS = 3
+# Unknowns up to which the equations are written out.
+_MOST_UNKNOWNS = 800
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,9 @@ class Polished:
 def polish(moved: DenseDisplacement, rows: Tensor) -> Polished | None:
     """The scaled rows near `rows` (n, d) that solve the equations exactly; None if none do.
 
-    One row may be wrong: it is then minus the sum of the others, and every row is taken for it in turn.
-
     Args:
         moved: the displacement of the first layer; its bias is the last column.
-        rows: from unmixing, with norms and signs.
+        rows: from unmixing, with norms and signs; some may be wrong.
     """
     count = len(rows)
     left, sizes, _ = torch.linalg.svd(moved.moved[:, :-1], full_matrices=False)
@@ -53,72 +54,74 @@ def polish(moved: DenseDisplacement, rows: Tensor) -> Polished | None:
     if not centred or count < 3 or count * (count - 1) > _MOST_UNKNOWNS:
         return None
     basis = left[:, : count - 1]  # U (h, n - 1)
-    polished = _from_rows(moved, basis, rows)
-    for wrong in range(count if count <= _MOST_REPLACED else 0):
-        if polished is not None:
-            break
-        replaced = rows.clone()
-        replaced[wrong] = rows[wrong] - rows.sum(0)
-        polished = _from_rows(moved, basis, replaced)
-    return polished
-
-
-def _from_rows(moved: DenseDisplacement, basis: Tensor, rows: Tensor) -> Polished | None:
-    """Zeros from rows, columns from zeros and rows from columns, until the columns are exact."""
-    weights = moved.moved[:, :-1]
-    for _ in range(_ROUNDS):
-        with_one = torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
-        columns = torch.linalg.lstsq(with_one.T, moved.moved.T).solution.T  # C (h, n), about
-        inactive = torch.minimum(with_one @ moved.before.T, with_one @ moved.after.T).T < 0
-        settled = _settle(basis, (columns.abs() < _ZEROS[0] * columns.abs().mean(0)) & inactive)
-        if settled is None:
-            return None
-        columns, used, ratio = settled
-        found = torch.linalg.lstsq(columns[used], weights[used]).solution
-        found = found if float((found * rows).sum()) > 0 else -found
-        # Every column that varies has mean square 1 after a StandardScaler.
-        varying = found.square().mean(0) > _RANK * found.square().mean()
-        rows = found / found[:, varying].square().mean().sqrt()
-        spread = float((rows[:, varying].square().mean(0) - 1).abs().max())
-        if ratio < _EXACT and spread < _EXACT:
-            return Polished(rows, max(10 * ratio, spread))
+    for width, near in itertools.product(_WIDTHS, (rows, _balanced(rows))):
+        for _ in range(_ROUNDS):
+            found, ratio, spread = _from_rows(moved, basis, near, width)
+            if max(ratio, spread) < _EXACT:
+                return Polished(found, max(10 * ratio, spread))
+            if not spread < _PROMISING:
+                break
+            near = _balanced(found)
     return None
 
 
-def _settle(basis: Tensor, zeros: Tensor) -> tuple[Tensor, Tensor, float] | None:
-    """Columns C (h, n) that vanish at ever fewer of the zeros, neurons that have any, and how exact C is."""
-    columns, used, ratio = basis, zeros.any(1), math.inf
-    for least in _ZEROS:
-        solved = _null_vector(basis, zeros)
-        if solved is None:
-            return None
-        (columns, ratio), used = solved, zeros.any(1)
-        if ratio < _EXACT:
+def _balanced(rows: Tensor) -> Tensor:
+    """The rows, each times a factor, with mean 0 and mean square 1: norms that do not rest on the bias."""
+    factors = torch.linalg.svd(rows.T)[2][-1]
+    found = rows * (factors * torch.where(factors.sum() < 0, -1.0, 1.0))[:, None]
+    return found / found.square().mean().sqrt()
+
+
+def _from_rows(moved: DenseDisplacement, basis: Tensor, rows: Tensor, width: float) -> tuple[Tensor, float, float]:
+    """Rows (n, d) of columns that vanish where the given rows leave neurons inactive; how exact, and the spread.
+
+    Reweighted least squares over entries that are inactive at both ends: some were active in between, and some are
+    inactive for a wrong row only; they lose their weight while `width` falls. The first number is the ratio of
+    `_null_vector`, 1 if zeros do not determine the columns; the other how far mean squares of the rows' columns, all 1
+    after a StandardScaler, are off.
+    """
+    weights = moved.moved[:, :-1]
+    with_one = torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
+    ends = torch.stack([with_one @ moved.before.T, with_one @ moved.after.T]).mT  # (2, h, n)
+    inactive, columns = ends.amax(0) < 0, weights @ torch.linalg.pinv(rows)
+    columns = columns - columns.mean(1, keepdim=True)  # C - C 1 1^T / n, about
+    shared = torch.where(inactive, columns, torch.nan).nanmedian(1, keepdim=True).values.nan_to_num(0.0)
+    columns = columns - shared
+    for _ in range(_STEPS):
+        shares = columns.abs() / columns.abs().mean(0)
+        columns, ratio = _null_vector(basis, inactive * (width**2 / (shares.square() + width**2)))
+        if ratio < 0.1 * _EXACT:
             break
-        zeros = (columns.abs() < least * columns.abs().mean(0)) & zeros.any(1, keepdim=True)
-    return columns, used, ratio
+        width *= _FACTOR
+    zeros = (columns.abs() < _ZERO * columns.abs().mean(0)) & (ends.amin(0) < 0)
+    used, ratio = torch.ones_like(zeros[:, 0]), 1.0
+    if int((zeros.sum(1) - 1).clamp_min(0).sum()) > basis.shape[1] * len(rows):  # more equations than unknowns
+        (columns, ratio), used = _null_vector(basis, zeros.to(basis)), zeros.any(1)
+    found = torch.linalg.lstsq(columns[used], weights[used]).solution
+    found = found if float((found * rows).sum()) > 0 else -found
+    varying = found.square().mean(0) > _RANK * found.square().mean()
+    found = found / found[:, varying].square().mean().sqrt()
+    return found, ratio, float((found[:, varying].square().mean(0) - 1).abs().max())
 
 
-def _null_vector(basis: Tensor, zeros: Tensor) -> tuple[Tensor, float] | None:
-    """C (h, n) that vanishes best at `zeros`, and its residual over that of the next best; None if there is none.
+def _null_vector(basis: Tensor, zeros: Tensor) -> tuple[Tensor, float]:
+    """C (h, n) that vanishes best at `zeros` (h, n), weights from 0 to 1; and its residual over that of the next best.
 
     With z_h eliminated, neuron h asks that (U a_j)_h is the same for all samples that it was inactive on. Adding one
     vector to all a_j changes z only; their sum is held at zero.
     """
     rank, count = basis.shape[1], zeros.shape[1]
-    inactive = zeros.to(basis)
-    number = inactive.sum(1).clamp_min(1)
-    if int((inactive.sum(1) - 1).clamp_min(0).sum()) <= count * rank:
-        return None
+    number = zeros.sum(1).clamp_min(1e-300)
     form = torch.zeros(count, rank, count, rank, dtype=basis.dtype)
     for i in range(count):
-        for j in range(count):
-            weights = -inactive[:, i] * inactive[:, j] / number + (inactive[:, i] if i == j else 0.0)
+        for j in range(i, count):
+            weights = -zeros[:, i] * zeros[:, j] / number + (zeros[:, i] if i == j else 0.0)
             form[i, :, j, :] = (basis * weights[:, None]).T @ basis
+            form[j, :, i, :] = form[i, :, j, :].T
     matrix = form.reshape(count * rank, count * rank)
     mean = torch.kron(torch.ones(count, count, dtype=basis.dtype) / count, torch.eye(rank, dtype=basis.dtype))
     values, vectors = torch.linalg.eigh(matrix + mean * matrix.diagonal().mean())
     moves = vectors[:, 0].reshape(count, rank) @ basis.T  # (n, h)
-    shared = -(inactive.T * moves).sum(0) / number  # z
+    shared = -(zeros.T * moves).sum(0) / number  # z
     ratio = math.sqrt(max(float(values[0]), 0.0) / max(float(values[1]), 1e-300))
     return (moves + shared).T, ratio

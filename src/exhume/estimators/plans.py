@@ -101,18 +101,19 @@ def _network(step: Step, count: int | None) -> Plan:
         """To the last digit behind a StandardScaler; else with error bars that count what the bias leaves open."""
         if result.method != Unmix.name or not relu:
             return result
-        if not (_standardised(step) and result.norms_determined):
-            return _with_bias_errors(result)
         model = target.known_model
         assert model is not None
-        polished = polish(dense_displacement(model, target.input_shape, count), result.samples.double())
+        moved = dense_displacement(model, target.input_shape, count)
+        polished = polish(moved, result.samples.double()) if _standardised(step) else None
         if polished is None:
             return _with_bias_errors(result)
         errors = (polished.error,) * len(polished.rows)
         certificate = replace(result.certificate, predicted_errors=errors, residual=polished.error, reason=_POLISHED)
         if polished.error < EXACT_BELOW:
             certificate = replace(certificate, verdict=EXACT)
-        return replace(result, samples=polished.rows, certificate=certificate)
+        return replace(
+            result, samples=polished.rows, certificate=certificate, norms_determined=True, signs_determined=True
+        )
 
     return Plan(target, Unmix.name if relu else attacks.AUTO, step.before, note, finish)
 
