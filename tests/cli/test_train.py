@@ -1,4 +1,4 @@
-"""`exhume train two-layer | mlp | resnet | vit`: output, files and exit codes."""
+"""`exhume train two-layer | mlp | conv | resnet | vit`: output, files and exit codes."""
 
 import json
 
@@ -133,6 +133,22 @@ def test_cifar10_defaults_are_the_paper_s(
     assert words in value["protocol"]
     labels = RunFolder(tmp_path / "run").load_secret().labels
     assert len(labels.unique(dim=0)) == classes
+
+
+def test_a_recipe_trains_by_its_optimiser(exhume_command, exhume_json, tmp_path):
+    path, out = tmp_path / "recipe.yaml", tmp_path / "run"
+    path.write_text("optimiser: adam\nlearning_rate: 1e-3\nsteps: 5\nbatch_size: 2\norder_seed: 0\n")
+    words = ("train", "conv", "--samples", 3, "--width", 4, "--recipe", path, "--out", out)
+    code, value = exhume_json(*words)
+    assert code == 0
+    assert (value["network"], value["steps"], value["step_size"], value["num_features"]) == ("conv", 5, 1e-3, 256)
+    assert (value["loss"], value["note"][:27]) == ("cross-entropy", "Recipe: learning rate 0.001")
+    target = RunFolder(out).load_target()
+    assert sorted(target.known_model.initial) == sorted(target.known_model.trained)
+    assert target.known_model.trained[0] == "first.weight"
+    code, _, err = exhume_command(*words, "--weight-decay", 0.1)
+    assert code == 2
+    assert "a recipe says how to train; leave out --step-size" in err
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))

@@ -7,13 +7,15 @@ import pytest
 import torch
 
 from exhume.errors import InputError
-from exhume.networks import MLP, NETWORKS, ResNet, TwoLayer, VisionTransformer, build
+from exhume.networks import MLP, NETWORKS, Conv, ResNet, TwoLayer, VisionTransformer, build
 
 # One row a network: (class, arguments, features that the head reads).
 CASES = {
     "two-layer": (TwoLayer, {"input_dim": 12, "width": 20, "num_outputs": 3, "activation": "relu"}, 20),
     "two-layer-tanh": (TwoLayer, {"input_dim": 12, "width": 20, "num_outputs": 1, "activation": "tanh"}, 20),
     "mlp": (MLP, {"input_dim": 12, "hidden": [9, 20], "num_outputs": 3, "first_scale": 0.5}, 20),
+    "conv": (Conv, {"image_shape": (2, 5, 5), "channels": 3, "num_outputs": 2, "activation": "gelu"}, 75),
+    "conv-pooled": (Conv, {"image_shape": (1, 6, 6), "channels": 4, "pooled": True}, 4),
     "resnet": (ResNet, {"image_shape": (2, 8, 8), "channels": 3, "num_outputs": 2}, 147),
     "vit": (VisionTransformer, {"image_shape": (3, 8, 8), "width": 12, "num_outputs": 3, "zero_head": False}, 12),
 }
@@ -82,8 +84,8 @@ def test_inputs_of_another_size_are_refused(case):
 
 
 def test_registry_lists_every_network():
-    assert sorted(NETWORKS) == ["mlp", "resnet", "two-layer", "vit"]
-    with pytest.raises(InputError, match="unknown network 'lstm'; valid: mlp, resnet, two-layer, vit"):
+    assert sorted(NETWORKS) == ["conv", "mlp", "resnet", "two-layer", "vit"]
+    with pytest.raises(InputError, match="unknown network 'lstm'; valid: conv, mlp, resnet, two-layer, vit"):
         build("lstm", {})
 
 

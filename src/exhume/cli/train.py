@@ -130,30 +130,41 @@ def _network_command(kind: NetworkKind) -> Callable[..., None]:
         max_steps: Annotated[
             int, typer.Option(help="Most steps of the size asked for; a larger stable step counts as several.")
         ] = 1_000_000,
+        recipe: Annotated[
+            Path | None,
+            typer.Option(help="YAML file of an exhume.Recipe (Adam, momentum, batches), instead of these options."),
+        ] = None,
         seed: Seed = 0,
         resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
         json: Json = False,
     ) -> None:
         from exhume.run_folder import RunFolder
+        from exhume.training.by_recipe import train_by_recipe
+        from exhume.training.recipe import Recipe
         from exhume.victims import train
 
+        if recipe is not None and (step_size is not None or stable is not None or weight_decay or resume):
+            raise InputError("a recipe says how to train; leave out --step-size, --stable, --weight-decay and --resume")
         training = which.load(dataset, seed, kind.defaults.get(dataset))
         network = _build_network(kind, training, width, ratio, parse_pairs(option), seed)
         checkpoint = out / "training.safetensors"
         with interruptible(lambda: [checkpoint], "--resume"), training_progress(kind.name) as report:
-            trained = train(
-                network,
-                training.inputs,
-                training.labels,
-                loss=loss,
-                step_size=step_size,
-                weight_decay=weight_decay,
-                max_steps=max_steps,
-                stable=step_size is None if stable is None else stable,
-                progress=report,
-                checkpoint=checkpoint,
-                resume=resume,
-            )
+            if recipe is not None:
+                trained = train_by_recipe(network, training.inputs, training.labels, Recipe.read(recipe))
+            else:
+                trained = train(
+                    network,
+                    training.inputs,
+                    training.labels,
+                    loss=loss,
+                    step_size=step_size,
+                    weight_decay=weight_decay,
+                    max_steps=max_steps,
+                    stable=step_size is None if stable is None else stable,
+                    progress=report,
+                    checkpoint=checkpoint,
+                    resume=resume,
+                )
         write_run(RunFolder(out), trained, training)
         checkpoint.unlink(missing_ok=True)
         _show_network(out, kind, trained, training, json)

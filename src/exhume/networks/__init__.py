@@ -8,13 +8,16 @@ from typing import Any
 
 from exhume.errors import InputError
 from exhume.networks.base import Network
+from exhume.networks.conv import Conv
 from exhume.networks.mlp import MLP
 from exhume.networks.resnet import ResNet
 from exhume.networks.two_layer import TwoLayer
 from exhume.networks.vit import VisionTransformer
 from exhume.support.validation import one_of
 
-NETWORKS: dict[str, type[Network]] = {network.name: network for network in (TwoLayer, MLP, ResNet, VisionTransformer)}
+NETWORKS: dict[str, type[Network]] = {
+    network.name: network for network in (TwoLayer, MLP, Conv, ResNet, VisionTransformer)
+}
 
 
 def build(name: str, config: Mapping[str, Any], seed: int = 0) -> Network:
@@ -37,4 +40,4 @@ def build(name: str, config: Mapping[str, Any], seed: int = 0) -> Network:
     return network(**config, seed=seed)
 
 
-__all__ = ["MLP", "NETWORKS", "Network", "ResNet", "TwoLayer", "VisionTransformer", "build"]
+__all__ = ["MLP", "NETWORKS", "Conv", "Network", "ResNet", "TwoLayer", "VisionTransformer", "build"]
