@@ -15,7 +15,7 @@ from exhume.victims import train
 from exhume.victims.trained_network import target
 
 ACTIVATIONS = ("relu", "gelu", "tanh")
-DIM, SAMPLES = 6, 3
+DIM, SAMPLES = 16, 6
 OUTPUTS, MOST_STEPS = 3, 1000  # of the networks
 ROUNDINGS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 

@@ -20,7 +20,7 @@ from exhume.attacks._base.search_tuning import (
     SpectralTuning,
     SubsetTuning,
 )
-from exhume.attacks._base.tuning_suites import INSIDE, LARGE, NETWORK, NORMS, ROUNDED, SPHERE
+from exhume.attacks._base.tuning_suites import DRIFTING, INSIDE, LARGE, NETWORK, NORMS, ROUNDED, SPHERE
 from exhume.attacks._base.unmix_tuning import SmoothTuning, UnmixTuning
 from exhume.solvers import CGOptions, Damping, StoppingRule
 from exhume.support.tuning import tuned
@@ -94,11 +94,14 @@ class DriftTuning:
         rounds: corrections at most.
         ridge: added to the diagonal of Phi Phi^T.
         max_left: share of the loss that a correction may leave, or the body did not move like that.
+        caution: times the share of the residual that a correction left, of the change that it made: the error that
+            later terms of the drift may have left. With 1, three of eight samples of one network were certified wrongly.
         rule, cg, damping: of the solves.
     """
 
     rounds: int = tuned(3, "rounds", **NETWORK)
     ridge: float = tuned(1e-7, "x mean diagonal", **NETWORK, rare="nearly equal samples")
+    caution: float = tuned(3.0, "x share of the residual", **DRIFTING)
     max_left: float = tuned(0.8, "share", **NETWORK)
     rule: StoppingRule = tuned(StoppingRule(8, 1e-7, window=2, max_left=0.9), "steps and residual", **NETWORK)
     cg: CGOptions = tuned(CGOptions(20, 0.03), "steps and tolerance", **NETWORK)

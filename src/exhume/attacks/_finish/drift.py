@@ -25,7 +25,8 @@ def take_out_drift(
 ) -> Drift | None:
     """Corrects the equation for drift and solves it again from the samples; None if the body has no weights.
 
-    Expected error after the correction = (share of the residual left by it) x (change of the sample).
+    Expected error after the correction = caution x (share of the residual left by it) x (change of the sample), and at
+    most the change.
 
     Args:
         problem: the target and its features.
@@ -60,11 +61,11 @@ def take_out_drift(
     note = f"Drift: features that moved in training would leave a residual of {floor:.1e}; {how}."
     if corrected is None:
         return Drift(samples, None, floor, (), note)
-    return Drift(best.samples, corrected, floor, _errors(first, best), note)
+    return Drift(best.samples, corrected, floor, _errors(first, best, tuning.caution), note)
 
 
-def _errors(before: SpanPoint, after: SpanPoint) -> tuple[float, ...]:
-    left = math.sqrt(after.loss / before.loss)
+def _errors(before: SpanPoint, after: SpanPoint, caution: float) -> tuple[float, ...]:
+    left = min(1.0, caution * math.sqrt(after.loss / before.loss))
     change = torch.linalg.vector_norm((after.samples - before.samples).double(), dim=1)
     sizes = torch.linalg.vector_norm(after.samples.double(), dim=1)
     return tuple((left * change / sizes).tolist())
