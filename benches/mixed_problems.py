@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import dataclass
 
 import torch
@@ -44,10 +45,10 @@ class Mixed:
 
 
 def problems() -> list[Mixed]:
-    """All of them."""
+    """All of them, in random order, so that every part of them is mixed."""
     product = itertools.product
     several = (*ACTIVATIONS, "abs")
-    return [
+    mixed = [
         *(Mixed("exact weights", *each) for each in product(several, (0.8, 1, 1.2, 1.5, 2, 3, 5), range(8))),
         *(
             Mixed("noise", act, ratio, seed, noise=noise)
@@ -64,6 +65,8 @@ def problems() -> list[Mixed]:
         *(Mixed("trained networks", *each) for each in product(ACTIVATIONS, (1.5, 2, 3, 5), range(14))),
         *(Mixed("raw images", *each) for each in product(ACTIVATIONS, (0.8, 1.5, 2, 3), range(10))),
     ]
+    random.Random(0).shuffle(mixed)
+    return mixed
 
 
 def pose(problem: Mixed) -> tuple[exhume.Target, Tensor]:

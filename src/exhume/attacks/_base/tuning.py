@@ -95,7 +95,7 @@ class DriftTuning:
         ridge: added to the diagonal of Phi Phi^T.
         max_left: share of the loss that a correction may leave, or the body did not move like that.
         caution: times the share of the residual that a correction left, of the change that it made: the error that
-            later terms of the drift may have left. With 1, three of eight samples of one network were certified wrongly.
+            later terms of the drift may have left. With 1, three of eight samples of a network were certified wrongly.
         rule, cg, damping: of the solves.
     """
 
