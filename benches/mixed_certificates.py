@@ -1,8 +1,8 @@
 """The certificate compared with the truth on a thousand mixed problems, and how far its error bars hold.
 
 `python -m benches mixed_certificates` goes on where it was interrupted: the numbers of every problem are kept in
-figs/. Problems are in random order; EXHUME_BENCH_PROBLEMS takes the first so many of them. With EXHUME_RECORD=1 the plot
-goes into the documentation too.
+figs/. Problems are in random order; EXHUME_BENCH_PROBLEMS takes the first so many of them. With EXHUME_RECORD=1 the
+plot goes into the documentation too.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def run(case: tuple[int, Mixed]) -> dict[str, Any]:
 
 def main() -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
-    results = side_by_side(run, list(enumerate(problems()))[: int(os.environ.get("EXHUME_BENCH_PROBLEMS", "0")) or None])
+    first = int(os.environ.get("EXHUME_BENCH_PROBLEMS", "0")) or None
+    results = side_by_side(run, list(enumerate(problems()))[:first])
     kinds = list(dict.fromkeys(each["kind"] for each in results))
     rows = [(kind, *_counts([each for each in results if each["kind"] == kind])) for kind in kinds]
     header = ("problems", "", "exact", "wrongly", "approximate", "right", "certified", "wrongly", "within 3 bars")
