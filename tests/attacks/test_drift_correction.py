@@ -52,8 +52,8 @@ def test_samples_come_nearer_to_the_truth_and_so_does_the_displacement(problem_o
     assert corrected.at(truth).loss < 0.25 * span.at(truth).loss
     # What it says of itself: the residual that drift left, and error bars of the size of the errors.
     assert math.sqrt(plain.loss) / 3 < drift.floor < 3 * math.sqrt(plain.loss)
-    left = math.sqrt(corrected.at(drift.samples).loss / plain.loss)
-    bars = min(1.0, problem.tuning.drift.caution * left) * errors(plain.samples, drift.samples)
+    left, change = math.sqrt(corrected.at(drift.samples).loss / plain.loss), errors(plain.samples, drift.samples)
+    bars = torch.clamp(left * (1 + change / problem.tuning.drift.first_order), max=1) * change
     assert drift.errors == pytest.approx(bars.tolist(), rel=0.05)
     assert bool((after <= 3 * torch.tensor(drift.errors)).all())
     assert "taken out" in drift.note

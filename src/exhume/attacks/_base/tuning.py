@@ -94,14 +94,13 @@ class DriftTuning:
         rounds: corrections at most.
         ridge: added to the diagonal of Phi Phi^T.
         max_left: share of the loss that a correction may leave, or the body did not move like that.
-        caution: times the share of the residual that a correction left, of the change that it made: the error that
-            later terms of the drift may have left. With 1, three of eight samples of a network were certified wrongly.
+        first_order: relative change of a sample at which later terms of the drift may leave as much as the first one.
         rule, cg, damping: of the solves.
     """
 
     rounds: int = tuned(3, "rounds", **NETWORK)
     ridge: float = tuned(1e-7, "x mean diagonal", **NETWORK, rare="nearly equal samples")
-    caution: float = tuned(3.0, "x share of the residual", **DRIFTING)
+    first_order: float = tuned(0.05, "relative change", **DRIFTING)
     max_left: float = tuned(0.8, "share", **NETWORK)
     rule: StoppingRule = tuned(StoppingRule(8, 1e-7, window=2, max_left=0.9), "steps and residual", **NETWORK)
     cg: CGOptions = tuned(CGOptions(20, 0.03), "steps and tolerance", **NETWORK)

@@ -25,8 +25,8 @@ def take_out_drift(
 ) -> Drift | None:
     """Corrects the equation for drift and solves it again from the samples; None if the body has no weights.
 
-    Expected error after the correction = caution x (share of the residual left by it) x (change of the sample), and at
-    most the change.
+    Expected error after the correction = (share of the residual left by it) x (change c of the sample) x (1 + c / c0),
+    at most c: the terms that a correction to first order leaves out grow with the square of the change.
 
     Args:
         problem: the target and its features.
@@ -61,11 +61,11 @@ def take_out_drift(
     note = f"Drift: features that moved in training would leave a residual of {floor:.1e}; {how}."
     if corrected is None:
         return Drift(samples, None, floor, (), note)
-    return Drift(best.samples, corrected, floor, _errors(first, best, tuning.caution), note)
+    return Drift(best.samples, corrected, floor, _errors(first, best, tuning.first_order), note)
 
 
-def _errors(before: SpanPoint, after: SpanPoint, caution: float) -> tuple[float, ...]:
-    left = min(1.0, caution * math.sqrt(after.loss / before.loss))
-    change = torch.linalg.vector_norm((after.samples - before.samples).double(), dim=1)
+def _errors(before: SpanPoint, after: SpanPoint, first_order: float) -> tuple[float, ...]:
     sizes = torch.linalg.vector_norm(after.samples.double(), dim=1)
-    return tuple((left * change / sizes).tolist())
+    change = torch.linalg.vector_norm((after.samples - before.samples).double(), dim=1) / sizes
+    left = math.sqrt(after.loss / before.loss) * (1 + change / first_order)
+    return tuple((left.clamp_max(1) * change).tolist())
