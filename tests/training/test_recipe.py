@@ -15,7 +15,6 @@ from exhume.errors import FileError, InputError
         ({"steps": 0}, "steps is 0"),
         ({"optimiser": "momentum"}, "momentum is 0.0; valid for this optimiser"),
         ({"optimiser": "adam", "momentum": 0.9}, "adam has betas, not momentum"),
-        ({"optimiser": "adam", "nesterov": True}, "nesterov is for SGD"),
         ({"order_seed": 1}, "order_seed needs a batch_size"),
         ({"loss": "square", "label_smoothing": 0.1}, "label_smoothing is for cross-entropy"),
         ({"steps": None}, "steps: unknown, and not fitted: run replay with each number that is possible"),

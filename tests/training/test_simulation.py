@@ -17,7 +17,6 @@ OPTIMISERS = {
     "sgd": (Recipe(optimiser="sgd"), torch.optim.SGD, {}),
     "momentum": (Recipe(optimiser="momentum", **MOMENTUM), torch.optim.SGD, MOMENTUM),
     "nesterov": (Recipe(optimiser="nesterov", **MOMENTUM), torch.optim.SGD, MOMENTUM | {"nesterov": True}),
-    "sgd with nesterov": (Recipe(nesterov=True, **MOMENTUM), torch.optim.SGD, MOMENTUM | {"nesterov": True}),
     "adam": (Recipe(optimiser="adam", betas=(0.8, 0.95)), torch.optim.Adam, {"betas": (0.8, 0.95)}),
     "adamw": (Recipe(optimiser="adamw"), torch.optim.AdamW, {}),
     "rmsprop": (Recipe(optimiser="rmsprop"), torch.optim.RMSprop, {}),

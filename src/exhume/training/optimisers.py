@@ -85,7 +85,7 @@ def gradient_size(recipe: Recipe, state: State, number: int) -> Tensor | None:
 class _Sgd(Step):
     def __init__(self, recipe: Recipe, state: State, gradient: Tensor, setting: Setting) -> None:
         self._weights, self._at, self._momentum = state[0], setting, recipe.momentum
-        self._ahead = recipe.looks_ahead
+        self._ahead = recipe.optimiser == "nesterov"
         decayed = gradient + setting.decay * state[0] if setting.decay else gradient
         self._move = decayed
         self.after = (state[0] - setting.rate * decayed,)

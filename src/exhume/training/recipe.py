@@ -27,7 +27,6 @@ from exhume.support.yaml_files import read_yaml
 Optimiser = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop"]
 # Those that divide each weight's step by the size of its own gradients.
 ADAPTIVE: tuple[Optimiser, ...] = ("adam", "adamw", "rmsprop")
-_WITH_MOMENTUM = ("momentum", "nesterov")
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -67,8 +66,6 @@ class Recipe(BaseModel):
     """The order of the samples: one generator `torch.Generator().manual_seed(order_seed)` gives a `torch.randperm(n)`
     for every epoch in turn, and each is cut into batches of `batch_size`; the last of an epoch may be smaller. None
     with a batch size: the order is unknown."""
-    nesterov: bool = False
-    """The same as "nesterov" for `optimiser`."""
     betas: tuple[_Share, _Share] = (0.9, 0.999)
     """Of Adam and AdamW."""
     schedule: Literal["cosine", "linear"] | tuple[tuple[NonNegativeInt, NonNegativeFloat], ...] | None = None
@@ -95,11 +92,9 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
-        if self.nesterov and self.optimiser not in ("sgd", *_WITH_MOMENTUM):
-            raise ValueError(f"nesterov is for SGD, not for {self.optimiser}")
         if self.momentum and self.optimiser in ("adam", "adamw"):
             raise ValueError(f"{self.optimiser} has betas, not momentum")
-        if not self.momentum and (self.optimiser in _WITH_MOMENTUM or self.nesterov):
+        if not self.momentum and self.optimiser in ("momentum", "nesterov"):
             raise ValueError("momentum is 0.0; valid for this optimiser: a number between 0 and 1, as 0.9")
         if self.order_seed is not None and self.batch_size is None:
             raise ValueError("order_seed needs a batch_size; without one all samples are in every batch")
@@ -134,11 +129,6 @@ class Recipe(BaseModel):
     def adaptive(self) -> bool:
         """Whether each weight has a step size of its own."""
         return self.optimiser in ADAPTIVE
-
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether the momentum is Nesterov's."""
-        return self.nesterov or self.optimiser == "nesterov"
 
     def batches(self, num_samples: int) -> list[torch.Tensor]:
         """The samples of every step, in turn; all of them where there are no batches or their order is unknown."""

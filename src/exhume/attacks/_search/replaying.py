@@ -100,7 +100,7 @@ class Training:
         if steps is not None:
             rate = factor * (recipe.learning_rate or 0.0) * sum(recipe.factors()) / steps / (1 - recipe.momentum)
             optimiser = recipe.optimiser if recipe.adaptive else "sgd"
-            plain = {"optimiser": optimiser, "momentum": 0.0, "nesterov": False, "schedule": None}
+            plain = {"optimiser": optimiser, "momentum": 0.0, "schedule": None}
             recipe = recipe.changed(steps=steps, learning_rate=rate, batch_size=None, order_seed=None, **plain)
         return Simulation(self.module, self.initial, recipe, self.input_shape, self.targets)
 
