@@ -85,7 +85,7 @@ class UnmixTuning:
     ratios: int = tuned(24, "neurons", **COLUMNS)
     refits: int = tuned(6, "rounds", **COLUMNS)
     stalled: int = tuned(1000, "starts", **COLUMNS)
-    starts: int = tuned(6000, "starts", **COLUMNS)
+    starts: int = tuned(3000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
     starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")
     distinct: float = tuned(1e-3, "relative norm", **COLUMNS, rare="nearly equal columns")
