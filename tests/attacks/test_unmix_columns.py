@@ -9,9 +9,9 @@ from torch import nn
 from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
 from exhume.attacks._finish.unmixed import partial_inputs
-from exhume.attacks._search.unmixing.columns import explained_energy
+from exhume.attacks._search.unmixing.columns import explained_energy, settle, sharpen
 from exhume.attacks._search.unmixing.few_neurons import direct_readout
-from exhume.attacks._search.unmixing.mixture import Mixture
+from exhume.attacks._search.unmixing.mixture import Mixture, Weighting
 from exhume.attacks._search.unmixing.repair import repair
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork
 from exhume.target.dense_displacement import dense_displacement
@@ -73,6 +73,30 @@ def test_a_vector_without_zeros_has_no_evidence(problem):
     other = nn.functional.normalize(vectors.sum(0, keepdim=True), dim=1)
     assert float(mixture.evidence(vectors).min()) > mixture.tuning.evidence > float(mixture.evidence(other))
     assert int(mixture.net_zeros(vectors).min()) > int(mixture.net_zeros(other))
+
+
+def test_an_entry_that_is_small_is_not_taken_for_a_zero(problem):
+    mixture, vectors = problem
+    columns, zeros = mixture.columns(vectors), mixture.zeros(vectors)
+    some = zeros[2].nonzero()[:13, 0]  # so few that one more row would change the vector
+    kept = ~zeros[2]
+    kept[some] = True
+    columns[2, some[0]] = 2e-4 * float(columns[2].abs().mean())
+    columns, zeros = columns[:, kept], zeros[:, kept]
+    mixture.num_neurons = columns.shape[1]
+    basis, _ = torch.linalg.qr(columns.T)
+    mixture.basis = basis * math.sqrt(mixture.num_neurons)
+    found = settle(mixture, nn.functional.normalize(columns @ basis, dim=1))
+    assert bool(found.alone[2])
+    assert int(found.zeros[2].sum()) == len(some) - 1
+
+
+def test_the_column_of_an_input_is_found_from_the_column_of_another(problem):
+    mixture, vectors = problem
+    inputs = mixture.inputs_of(vectors)
+    even = Weighting(*[torch.ones(SAMPLES, 1).double() * power for power in (1.0, 0.0, 0.0, 0.0, 1.0)])
+    found = sharpen(mixture, inputs, vectors.roll(1, 0), mixture.inactivity(inputs, even), even)
+    assert (found * vectors).sum(1).abs().tolist() == pytest.approx([1.0] * SAMPLES, abs=1e-6)
 
 
 def test_a_column_that_one_zero_alone_determines_is_open(problem):
