@@ -76,7 +76,7 @@ def test_attacks_are_run_ranked_and_not_run_again(tmp_path, broken, monkeypatch)
     again = run_benchmark(tmp_path / "out", victims, attacks, max_passes=2000)
     assert again.to_json() == found.to_json()
     text = describe(found)
-    assert "broken did not run: ended with RuntimeError" in text
+    assert "broken did not run on law-gelu v1: ended with RuntimeError" in text
     assert "mean rank: exact 1, descent 2" in text
     report = report_of(found, victims)
     assert report.verdict.headline == "exact has the best mean rank of 4 attacks."

@@ -25,7 +25,11 @@ def describe(found: Benchmark) -> str:
             left=1,
         )
     ]
-    lines += [f"  {row.victim}: {row.attack} did not run: {row.reason}" for row in found.rows if not row.ran]
+    refused: dict[tuple[str, str], list[str]] = {}
+    for row in found.rows:
+        if not row.ran:
+            refused.setdefault((row.attack, row.reason), []).append(row.victim)
+    lines += [f"  {name} did not run on {', '.join(where)}: {why}" for (name, why), where in refused.items()]
     ranks = ", ".join(f"{name} {rank:.2g}" for name, rank in found.ranks.items())
     return "\n".join([*lines, f"mean rank: {ranks}"])
 
