@@ -70,7 +70,8 @@ def _verdict(subject: Subject, pipeline: PipelineFindings) -> Verdict:
         shown = found.recovered if found.scored else found.certified
         total = found.sought if found.scored else found.rows
         rows = samples_in_words(shown, total, "training rows" if found.scored else "rows that were found")
-        where = " and ".join(dict.fromkeys(each.name for each in pipeline.steps if each.rows))
+        leaking = [each for each in pipeline.steps if each.rows] or open_steps
+        where = " and ".join(dict.fromkeys(each.name for each in leaking))
         verb = "stands" if shown == 1 else "stand"
         headline = (
             f"This file holds its training data: {rows} {verb} in it ({where})."

@@ -8,15 +8,22 @@ off by 0.1 it is 0.01 to 0.06. Batches, momentum and schedules hardly matter: th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from exhume.attacks._base.unmix_tuning import SmoothTuning
 from exhume.equation.trained_network import TrainedNetwork, Weights
 
+# The loss of outputs (n, k).
+LossOf = Callable[[torch.Tensor], torch.Tensor]
 # Steps for which a simulated training goes on behind the point that is next to the trained weights.
 _PAST = 15
+# Share of the initial weights that decay took away, below which the path is simulated without decay: what is missed at
+# its end is spread over it anyway.
+_SLIGHT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,19 @@ def curved_nodes(
     """
     samples = samples.float()
     outputs = network.outputs(network.after, samples).detach()
-    path, share = _simulate(network, samples, outputs, 0.0, math.inf, tuning), network.share
-    if share < 1 - 1e-6:  # the time of training is not known: the decay that belongs to it is the one that misses least
+    loss_of, share = _square_loss(outputs), network.share
+    if network.errors_sum_to_zero:
+        loss_of = partial(torch.nn.functional.cross_entropy, target=outputs.argmax(1))
+    path = _simulate(network, samples, loss_of, 0.0, math.inf, tuning)
+    if outputs.shape[1] == 1:  # a square or a logistic loss: which one misses less
+        logistic = partial(torch.nn.functional.soft_margin_loss, target=outputs.sign())
+        other = _simulate(network, samples, logistic, 0.0, math.inf, tuning)
+        path, loss_of = (other, logistic) if other.miss < path.miss else (path, loss_of)
+    if (
+        share < 1 - _SLIGHT
+    ):  # the time of training is not known: the decay that belongs to it is the one that misses least
         slower = [path.time * factor for factor in tuning.times]
-        trials = [_simulate(network, samples, outputs, -math.log(share) / time, time, tuning) for time in slower]
+        trials = [_simulate(network, samples, loss_of, -math.log(share) / time, time, tuning) for time in slower]
         path = min(trials, key=lambda trial: trial.miss)
     points = path.points
     lengths = torch.cat([torch.zeros(1).to(points), (points[1:] - points[:-1]).norm(dim=1).cumsum(0)])
@@ -53,6 +69,10 @@ def curved_nodes(
     return nodes, path.miss
 
 
+def _square_loss(outputs: torch.Tensor) -> LossOf:
+    return lambda found: 0.5 * (found - outputs).square().sum(1).mean()
+
+
 def _named(network: TrainedNetwork, flat: torch.Tensor) -> dict[str, torch.Tensor]:
     parts = flat.split([weight.numel() for weight in network.after.values()])
     return {name: part.reshape(weight.shape) for (name, weight), part in zip(network.after.items(), parts, strict=True)}
@@ -61,7 +81,7 @@ def _named(network: TrainedNetwork, flat: torch.Tensor) -> dict[str, torch.Tenso
 def _simulate(
     network: TrainedNetwork,
     samples: torch.Tensor,
-    outputs: torch.Tensor,
+    loss_of: LossOf,
     decay: float,
     until: float,
     tuning: SmoothTuning,
@@ -76,11 +96,7 @@ def _simulate(
     for _ in range(tuning.simulated if math.isinf(until) else 4 * tuning.simulated):
         with torch.enable_grad():
             leaf = now.clone().requires_grad_()
-            found = network.outputs(_named(network, leaf), samples)
-            if network.errors_sum_to_zero:
-                loss = torch.nn.functional.cross_entropy(found, outputs.argmax(1))
-            else:
-                loss = 0.5 * (found - outputs).square().sum(1).mean()
+            loss = loss_of(network.outputs(_named(network, leaf), samples))
             (slope,) = torch.autograd.grad(loss, leaf)
         longest = tuning.stride * length / max(float(slope.norm()), 1e-30)
         rate = 0.5 * rate if loss.item() > last and not decay else min(1.1 * rate, longest)
