@@ -1,9 +1,10 @@
 """Rows out of scikit-learn estimators: those that they keep, and those that their networks' weights hold.
 
-Two tables: rows found of rows kept, for every estimator that keeps some, through three nested pipelines; and
-MLPClassifier and MLPRegressor behind a StandardScaler, by solver, neurons, rows and alpha. The attack is not told the
-truth. Finished cases of the second are kept in figs/estimators.json; an interrupted run goes on where it was.
-`EXHUME_BENCH_CASES=kept` prints the first alone, `networks` the second, `EXHUME_BENCH_SEEDS=0` with that seed alone.
+Three tables: rows found of rows kept, for every estimator that keeps some, through three nested pipelines;
+MLPClassifier and MLPRegressor behind a StandardScaler, by solver, neurons, rows and alpha; and MLPClassifier with tanh
+and logistic units. The attack is not told the truth. Finished cases of networks are kept in figs/estimators.json; an
+interrupted run goes on where it was. `EXHUME_BENCH_CASES=kept`, `networks` or `smooth` prints one table alone,
+`EXHUME_BENCH_SEEDS=0` with that seed alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import statistics
 import time
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -84,6 +85,9 @@ KEEPING = (
 )
 NETWORKS = (neural_network.MLPClassifier, neural_network.MLPRegressor)
 GRID = (("sgd", "lbfgs"), (100, 400), (6, 12, 20), (1e-4, 0.1))
+# Estimator; solver, neurons, rows and alpha; units.
+Network: TypeAlias = tuple[Any, tuple[str, int, int, float], str]
+SMOOTH, SMOOTH_UNITS = (("sgd", "lbfgs"), (100,), (6,), (1e-4,)), ("tanh", "logistic")
 
 
 def kept_rows() -> pd.DataFrame:
@@ -132,7 +136,7 @@ def keeping_table() -> None:
     table(("estimator", "kept in", "rows kept", "rows found"), lines)
 
 
-def run_network(kind: Any, case: tuple[str, int, int, float], seed: int) -> dict[str, Any]:
+def run_network(kind: Any, case: tuple[str, int, int, float], seed: int, activation: str = "relu") -> dict[str, Any]:
     """One network: how many rows came back, and how closely."""
     solver, neurons, count, alpha = case
     data = datasets.load_breast_cancer()
@@ -141,7 +145,8 @@ def run_network(kind: Any, case: tuple[str, int, int, float], seed: int) -> dict
     if kind is neural_network.MLPRegressor:
         target = preprocessing.scale(rows[:, 0])
     settings = {"learning_rate_init": 0.01, "max_iter": 500} if solver == "sgd" else {}
-    network = kind(hidden_layer_sizes=(neurons,), solver=solver, alpha=alpha, random_state=seed, **settings)
+    settings |= {"hidden_layer_sizes": (neurons,), "activation": activation}
+    network = kind(solver=solver, alpha=alpha, random_state=seed, **settings)
     model = make_pipeline(preprocessing.StandardScaler(), network).fit(rows, target)
     started = time.perf_counter()
     found = exhume.audit(model, truth=rows, budget_seconds=MAX_SECONDS)
@@ -157,29 +162,42 @@ def run_network(kind: Any, case: tuple[str, int, int, float], seed: int) -> dict
     }
 
 
-def networks_table() -> None:
+def measured(wanted: list[Network]) -> list[list[dict[str, Any]]]:
+    """Results of networks, each with every chosen seed; kept as soon as it is there."""
     done = files.read_json(STORE) if STORE.exists() else {}
-    seeds = [seed for seed in SEEDS if str(seed) in os.environ.get("EXHUME_BENCH_SEEDS", "0,1,2")]
-    for seed, case, kind in itertools.product(seeds, itertools.product(*GRID), NETWORKS):
-        name = f"{kind.__name__} {case} {seed}"
+    for seed, (kind, case, activation) in itertools.product(_seeds(), wanted):
+        name = _name(kind, case, activation, seed)
         if name not in done:
-            done[name] = run_network(kind, case, seed)
+            done[name] = run_network(kind, case, seed, activation)
             files.write_json(STORE, done)
             say(f"{name}: {done[name]}")
+    return [[done[_name(*network, seed)] for seed in _seeds()] for network in wanted]
+
+
+def _seeds() -> list[int]:
+    return [seed for seed in SEEDS if str(seed) in os.environ.get("EXHUME_BENCH_SEEDS", "0,1,2")]
+
+
+def _name(kind: Any, case: tuple[Any, ...], activation: str, seed: int) -> str:
+    return f"{kind.__name__} {case} {seed}" if activation == "relu" else f"{kind.__name__} {activation} {case} {seed}"
+
+
+def networks_table(wanted: list[Network]) -> None:
     lines = []
-    for kind, case in itertools.product(NETWORKS, itertools.product(*GRID)):
-        results = [done[f"{kind.__name__} {case} {seed}"] for seed in seeds]
+    for (kind, case, activation), results in zip(wanted, measured(wanted), strict=True):
         counts = [" ".join(str(each[name]) for each in results) for name in list(results[0])[:-1]]
         seconds = f"{statistics.median(each['seconds'] for each in results):.0f}"
-        lines.append((kind.__name__, *case, *counts, seconds))
-    heads = ("estimator", "solver", "neurons", "n", "alpha", "recovered", "below 1e-2", "below 1e-3", "below 1e-9")
-    table((*heads, "certified", "seconds"), lines)
+        lines.append((kind.__name__, activation, *case, *counts, seconds))
+    heads = ("estimator", "units", "solver", "neurons", "n", "alpha")
+    table((*heads, "recovered", "below 1e-2", "below 1e-3", "below 1e-9", "certified", "seconds"), lines)
 
 
 def main() -> None:
     warnings.filterwarnings("ignore")
-    words = os.environ.get("EXHUME_BENCH_CASES", "kept,networks")
+    words = os.environ.get("EXHUME_BENCH_CASES", "kept,networks,smooth")
     if "kept" in words:
         keeping_table()
     if "networks" in words:
-        networks_table()
+        networks_table([(kind, case, "relu") for case in itertools.product(*GRID) for kind in NETWORKS])
+    if "smooth" in words:
+        networks_table([(NETWORKS[0], case, units) for case in itertools.product(*SMOOTH) for units in SMOOTH_UNITS])

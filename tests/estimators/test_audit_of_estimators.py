@@ -4,17 +4,25 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from scipy.sparse import csr_matrix
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.kernel_approximation import RBFSampler
+from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler, SkewedChi2Sampler
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 import exhume
 from exhume import InputError, cli
@@ -106,6 +114,37 @@ def test_rows_behind_a_projection_are_reported_and_not_certified():
     assert found.pipeline.steps[-1].rows == 24
     assert found.findings.certified == 0
     assert "not in the units" in found.report.verdict.headline
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        (StandardScaler(), PolynomialFeatures(3)),
+        (StandardScaler(), PolynomialCountSketch(degree=3, coef0=1, gamma=0.3, n_components=200, random_state=0)),
+        (StandardScaler(), SparseRandomProjection(100, random_state=0), FunctionTransformer(np.exp)),
+        (MinMaxScaler((0.1, 1)), SkewedChi2Sampler(skewedness=0.1, n_components=120, random_state=0)),
+    ],
+    ids=lambda steps: type(steps[1]).__name__,
+)
+def test_rows_behind_other_features_than_random_fourier_ones_come_back(features):
+    rows = ROWS.iloc[::6, :4].to_numpy()
+    found = exhume.audit(make_pipeline(*features, Ridge(0.1)).fit(rows, [1.0, 3.0, 2.0, 5.0]), truth=rows)
+    assert found.result.certificate.verdict == "exact"
+    assert max(found.score.claimed_errors) < 1e-6
+
+
+def test_rows_behind_an_odd_function_are_not_returned_because_their_signs_are_open():
+    steps = (StandardScaler(), GaussianRandomProjection(100, random_state=0), FunctionTransformer(np.tanh))
+    found = exhume.audit(make_pipeline(*steps, Ridge(0.1)).fit(ROWS.iloc[::6, :4], [1.0, 3.0, 2.0, 5.0]))
+    assert found.result is None
+    assert "Without norms and signs" in found.pipeline.steps[-1].reason
+
+
+def test_sparse_rows_are_counted_and_declined_with_the_reason():
+    rows = csr_matrix(np.eye(6))
+    found = exhume.audit(KNeighborsClassifier(1).fit(rows, [0, 1] * 3))
+    assert (found.outcome.value, found.pipeline.steps[0].rows) == ("inconclusive", 6)
+    assert "sparse matrix" in found.pipeline.steps[0].reason
 
 
 def test_an_estimator_of_fewer_bytes_than_values_cannot_hold_them():
