@@ -35,23 +35,11 @@ DECLINED: dict[str, str] = {
     "EmpiricalCovariance": _AVERAGES,
 }
 # Classes that hold nothing of single rows: what they were given, or random numbers.
-_HOLD_NOTHING = frozenset(
-    {
-        "AdditiveChi2Sampler",
-        "BaseRandomProjection",
-        "Binarizer",
-        "DummyClassifier",
-        "DummyRegressor",
-        "FunctionTransformer",
-        "HashingVectorizer",
-        "MissingIndicator",
-        "Normalizer",
-        "PolynomialCountSketch",
-        "PolynomialFeatures",
-        "RBFSampler",
-        "SkewedChi2Sampler",
-    }
-)
+_HOLD_NOTHING = frozenset({
+    "AdditiveChi2Sampler", "BaseRandomProjection", "Binarizer", "DummyClassifier", "DummyRegressor",
+    "FunctionTransformer", "HashingVectorizer", "MissingIndicator", "Normalizer", "PolynomialCountSketch",
+    "PolynomialFeatures", "RBFSampler", "SkewedChi2Sampler",
+})  # fmt: skip
 _COEFFICIENTS = "coefficients, behind features that are not linear, such as RBFSampler"
 _UNKNOWN = "exhume knows no attack on this class, so nothing was tested"
 

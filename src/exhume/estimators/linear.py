@@ -21,27 +21,11 @@ from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
 
 KEEPS_SPAN = (
-    "BayesianRidge",
-    "GammaRegressor",
-    "HuberRegressor",
-    "LinearRegression",
-    "LinearSVC",
-    "LinearSVR",
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "PassiveAggressiveClassifier",
-    "PassiveAggressiveRegressor",
-    "Perceptron",
-    "PoissonRegressor",
-    "Ridge",
-    "RidgeCV",
-    "RidgeClassifier",
-    "RidgeClassifierCV",
-    "SGDClassifier",
-    "SGDOneClassSVM",
-    "SGDRegressor",
-    "TweedieRegressor",
-)
+    "BayesianRidge", "GammaRegressor", "HuberRegressor", "LinearRegression", "LinearSVC", "LinearSVR",
+    "LogisticRegression", "LogisticRegressionCV", "PassiveAggressiveClassifier", "PassiveAggressiveRegressor",
+    "Perceptron", "PoissonRegressor", "Ridge", "RidgeCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier",
+    "SGDOneClassSVM", "SGDRegressor", "TweedieRegressor",
+)  # fmt: skip
 # Wrappers that fit one of these for each output or class.
 WRAPPERS = ("MultiOutputClassifier", "MultiOutputRegressor", "OneVsOneClassifier", "OneVsRestClassifier")
 _ABSOLUTE = "its penalty on absolute values sets coefficients to zero one by one"

@@ -20,18 +20,10 @@ from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
 
 # Transformers behind which coefficients show rows; scalers before them are undone on the rows that are found.
-_FEATURES = frozenset(
-    {
-        "AdditiveChi2Sampler",
-        "GaussianRandomProjection",
-        "PolynomialCountSketch",
-        "PolynomialFeatures",
-        "RBFSampler",
-        "SkewedChi2Sampler",
-        "SparseRandomProjection",
-        "SplineTransformer",
-    }
-)
+_FEATURES = frozenset({
+    "AdditiveChi2Sampler", "GaussianRandomProjection", "PolynomialCountSketch", "PolynomialFeatures", "RBFSampler",
+    "SkewedChi2Sampler", "SparseRandomProjection", "SplineTransformer",
+})  # fmt: skip
 _LINEAR = frozenset({*KEEPS_SPAN, *WRAPPERS, *DECLINED})
 _POLISHED = (
     "Every zero of the first layer's columns is explained to rounding, and every column of the rows has the mean and "
