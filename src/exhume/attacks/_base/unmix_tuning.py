@@ -21,8 +21,8 @@ class UnmixTuning:
         wide: times as many once these find nothing new, up to `most_drawn` samples.
         steps: alternations of a start.
         exponents: range of the power of inactivity in the weights, drawn for each start.
-        movements: range of the power of a neuron's displacement that its inactivity is divided by, drawn likewise.
-        uneven: most slack, in standard deviations, and largest power of a random factor, in these weights.
+        uneven: largest power of a neuron's displacement that divides its inactivity, most slack, in standard
+            deviations, and largest power of a random factor, in these weights; each drawn for half of the starts.
         levels: range of the size from which an entry counts as active, in mean sizes, drawn for each start.
         readout: range of the weight of active neurons, which the outputs' weights should explain, over the inactive
             ones; drawn for half of the starts.
@@ -60,8 +60,7 @@ class UnmixTuning:
     wide: int = tuned(6, "x batch", **COLUMNS)
     steps: int = tuned(30, "steps", **COLUMNS)
     exponents: tuple[float, float] = (0.5, 1.5)
-    movements: tuple[float, float] = (0.0, 2.0)
-    uneven: tuple[float, float] = (0.5, 2.0)
+    uneven: tuple[float, float, float] = (2.0, 0.5, 2.0)
     levels: tuple[float, float] = (0.3, 0.8)
     readout: tuple[float, float] = (0.03, 1.0)
     enough: float = tuned(16.0, "neurons a sample", **COLUMNS)

@@ -7,6 +7,8 @@ columns there: at six neurons a sample a column has hardly more zeros than there
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from exhume.attacks._base.problem import Problem
@@ -18,6 +20,8 @@ from exhume.target.dense_displacement import DenseDisplacement
 def mixture_of(problem: Problem, moved: DenseDisplacement) -> Mixture:
     """The displacement in coordinates, with the outputs' weights where there are few neurons a sample."""
     tuning, model = problem.tuning.unmix, problem.target.known_model
+    if problem.target.num_outputs <= 2:  # there a neuron that moved little may be one where two samples cancel
+        tuning = replace(tuning, uneven=(0.0, *tuning.uneven[1:]))
     if model is None or len(moved.before) > tuning.enough * moved.spectrum.rank:
         return Mixture(moved, tuning)
     return Mixture(moved, tuning, direct_readout(ReadNetwork(model, moved, problem.target.input_shape)))

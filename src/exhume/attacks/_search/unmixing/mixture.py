@@ -88,16 +88,14 @@ class Weighting:
 
     @staticmethod
     def drawn(count: int, tuning: UnmixTuning, generator: torch.Generator, like: Tensor) -> Weighting:
-        """Random weightings; half of them without slack, half of them even, half of them with absolute values."""
+        """Random weightings; in half of them movement, slack, unevenness or penalty has no effect, each by itself."""
         uniform = torch.rand((5, count, 1), generator=generator).to(like)
-        exponent, movement = (
-            low + (high - low) * part
-            for (low, high), part in zip((tuning.exponents, tuning.movements), (uniform[0], uniform[4]), strict=True)
+        low, high = tuning.exponents
+        movement, slack, unevenness = (
+            limit * (2 * part - 1).clamp_min(0) for limit, part in zip(tuning.uneven, uniform[1:4], strict=True)
         )
-        slack, unevenness = (
-            limit * (2 * part - 1).clamp_min(0) for limit, part in zip(tuning.uneven, uniform[1:3], strict=True)
-        )
-        return Weighting(exponent, movement, slack, unevenness, (2 * uniform[3]).clamp_max(1.0))
+        exponent, penalty = low + (high - low) * uniform[0], (2 * uniform[4]).clamp_max(1.0)
+        return Weighting(exponent, movement, slack, unevenness, penalty)
 
     def with_readout(self, tuning: UnmixTuning, generator: torch.Generator) -> Weighting:
         """The same with a random weight of active neurons, of which half are 0."""
