@@ -1,11 +1,18 @@
-"""What stops unmix and what it costs: 64-256-5 networks on 20 digits, trained and released in several ways; 3 seeds."""
+"""What stops unmix and what it costs: 64-256-5 networks on 20 digits, trained and released in several ways; 3 seeds.
+
+Every finished attack is appended to a file and skipped by the next run: runs/unmix_defences_bench.jsonl, or the path in
+EXHUME_BENCH_STORE. EXHUME_BENCH_SEEDS limits the number of seeds.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -16,6 +23,7 @@ from exhume import data
 from exhume.errors import InputError
 from exhume.results.certificate import EXACT_BELOW, FAILED, RECOVERED_BELOW
 
+STORE = Path("runs/unmix_defences_bench.jsonl")
 SEEDS = 3
 DIM, CLASSES, PER_CLASS = 64, 5, 4
 POOL = 80  # digits of each class that training and held-out digits are drawn from
@@ -186,16 +194,29 @@ def _copy(model: nn.Module) -> State:
     return {name: each.detach().clone() for name, each in model.state_dict().items()}
 
 
-def main() -> None:
-    rows: dict[str, list[Row]] = {name: [] for name in CASES}
-    for seed in range(SEEDS):
+def run(path: Path, seeds: int) -> dict[str, list[Row]]:
+    """The rows of each defence, one for each seed; what the file does not hold is measured."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else ()
+    known = {(each["name"], each["seed"]): Row(**each["row"]) for each in map(json.loads, filter(None, lines))}
+    for seed in range(seeds):
         own, trained = digits(seed), dict[Recipe, tuple[State, State]]()
         for name, (recipe, _) in CASES.items():
+            if (name, seed) in known:
+                continue
             if recipe not in trained:
                 trained[recipe] = train(recipe, own, seed)
-            rows[name].append(attack(name, own, *trained[recipe], seed))
-            say(f"{name}, seed {seed}: {rows[name][-1]}")
-    total = SEEDS * CLASSES * PER_CLASS
+            row = known[name, seed] = attack(name, own, *trained[recipe], seed)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"name": name, "seed": seed, "row": asdict(row)}) + "\n")
+            say(f"{name}, seed {seed}: {row}")
+    return {name: [known[name, seed] for seed in range(seeds)] for name in CASES}
+
+
+def main() -> None:
+    seeds = min(SEEDS, int(os.environ.get("EXHUME_BENCH_SEEDS", SEEDS)))
+    rows = run(Path(os.environ.get("EXHUME_BENCH_STORE", STORE)), seeds)
+    total = seeds * CLASSES * PER_CLASS
     columns = ("defence", "training accuracy", "held-out accuracy", f"of {total} below {RECOVERED_BELOW:g}")
     table(
         (*columns, f"below {EXACT_BELOW:g}", "certified", "certified wrongly", "called exact wrongly", "verdict"),
