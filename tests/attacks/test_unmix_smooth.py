@@ -72,8 +72,10 @@ def test_spaces_are_the_derivative_of_the_outputs_by_the_pre_activations():
         assert float(outside.norm()) < 1e-4 * float(vector.norm())
 
 
-def test_the_derivative_of_the_spaces_agrees_with_differences():
-    network, frame, truth = read(*trained(nn.Tanh, widths=(30, 20)))
+@pytest.mark.parametrize("widths", [(30,), (30, 20)])
+def test_the_derivative_of_the_spaces_agrees_with_differences(widths):
+    network, frame, truth = read(*trained(nn.Tanh, widths=widths))
+    assert network.by_neuron == (len(widths) == 1)
     nodes = Nodes(network, frame, network.straight([0.0, 1.0]))
     spaces = nodes.spaces(truth)
     weights = torch.randn(spaces.vectors.shape[:2], generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import nn
@@ -86,6 +87,21 @@ class ReadNetwork(TrainedNetwork):
             handle.remove()
         return outputs @ self.readout.to(values).T
 
+    @cached_property
+    def by_neuron(self) -> bool:
+        """Whether each neuron adds its own part to the outputs, as without a second hidden layer.
+
+        Second derivatives by the pre-activations are then diagonal: random signs change those sums in sign alone.
+        """
+        generator, weights = torch.Generator().manual_seed(0), self.moved.after
+        drawn = torch.randn((2, 1, len(weights)), generator=generator, dtype=torch.float64).to(weights)
+        with torch.enable_grad():
+            point, signs = drawn[0].requires_grad_(), drawn[1].detach().sign()
+            (back,) = torch.autograd.grad(self.above(self.after, point).sum(), point, create_graph=True)
+            ways = torch.stack([torch.ones_like(signs), signs])
+            sums, signed = torch.autograd.grad(back, point, ways, is_grads_batched=True)[0]
+        return bool((signed - signs * sums).norm() <= 1e-9 * sums.norm())
+
 
 @dataclass(frozen=True)
 class Spaces:
@@ -96,12 +112,14 @@ class Spaces:
         points: the pre-activations at each node, that derivatives are taken by.
         graphs: the vectors of each node, with their graph.
         scale: that vectors were divided by.
+        by_neuron: of the network.
     """
 
     vectors: Tensor
     points: tuple[Tensor, ...]
     graphs: tuple[Tensor, ...]
     scale: Tensor
+    by_neuron: bool
 
     def derivative(self, coefficients: Tensor, maps: Sequence[Tensor]) -> Tensor:
         """The derivative (m, p, h) of the combinations with coefficients (m, q) along the directions of `maps`."""
@@ -110,6 +128,9 @@ class Spaces:
             part = coefficients[:, begin : begin + graph.shape[1]]
             begin += graph.shape[1]
             combined = (part[:, :, None] * graph / self.scale).sum(1)
+            if self.by_neuron:
+                total = total + torch.autograd.grad(combined.sum(), point)[0][:, None, :] * way.T
+                continue
             ways = way.T[:, None, :].expand(-1, len(point), -1)
             (moved,) = torch.autograd.grad(combined, point, ways, is_grads_batched=True)
             total = total + moved.transpose(0, 1)
@@ -169,7 +190,7 @@ class Nodes:
                 graphs.append(torch.stack(rows, 1))
         vectors = torch.cat([graph.detach() for graph in graphs], 1)
         scale = torch.linalg.vector_norm(vectors, dim=2).mean(1)[:, None, None].clamp_min(1e-30)
-        return Spaces(vectors / scale, tuple(points), tuple(graphs), scale)
+        return Spaces(vectors / scale, tuple(points), tuple(graphs), scale, self._network.by_neuron)
 
 
 def is_curved(network: ReadNetwork) -> bool:
