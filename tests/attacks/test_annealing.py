@@ -82,27 +82,33 @@ def test_large_problems_are_annealed_one_run_at_a_time_and_small_ones_side_by_si
     _, attacked = problem()
     equation, generator = attacked.equation(ridge=RIDGE), torch.Generator()
     small = Annealing(equation, SAMPLES, attacked.sphere, DEFAULT_TUNING)
-    assert small.begin(0, generator).rows.shape == (DEFAULT_TUNING.annealing.most_runs, SAMPLES, DIM)
+    assert small.begin(generator).rows.shape == (DEFAULT_TUNING.annealing.most_runs, SAMPLES, DIM)
     tuning = replace(DEFAULT_TUNING, annealing=replace(DEFAULT_TUNING.annealing, small_product=1))
-    assert len(Annealing(equation, SAMPLES, attacked.sphere, tuning).begin(0, generator).rows) == 1
+    assert len(Annealing(equation, SAMPLES, attacked.sphere, tuning).begin(generator).rows) == 1
 
 
-def test_phases_from_other_random_rows_are_longer_up_to_a_limit():
-    _, attacked = problem()
-    annealing = Annealing(attacked.equation(ridge=RIDGE), SAMPLES, attacked.sphere, DEFAULT_TUNING)
-    tuning = DEFAULT_TUNING.annealing
-    phases = [0, tuning.generations - 1, tuning.generations, 50 * tuning.generations]
-    steps = [annealing.begin(phase, torch.Generator()).max_steps for phase in phases]
-    assert steps == [tuning.steps, tuning.steps, 2 * tuning.steps, tuning.most_steps]
+def ended(state, residual):
+    """A phase that ended with this residual in all runs."""
+    return replace(state, residuals=torch.full_like(state.residuals, residual))
 
 
-def test_later_phases_begin_with_shorter_steps_until_rows_are_random_again():
+def test_phases_keep_rows_while_the_residual_falls_and_then_begin_anew_with_more_steps():
     _, attacked = problem()
     annealing = Annealing(attacked.equation(ridge=RIDGE), SAMPLES, attacked.sphere, DEFAULT_TUNING)
     generator, tuning = torch.Generator(), DEFAULT_TUNING.annealing
-    last = annealing.begin(0, generator)
-    rates = [annealing.begin(phase, generator, last).hot for phase in range(tuning.generations + 1)]
-    assert rates == [tuning.hot, *[tuning.warm] * (tuning.generations - 1), tuning.hot]
+    state, phases = annealing.begin(generator), []
+    for residual in (0.12, 0.1, 0.11, 0.1):
+        phases.append((state.hot, state.max_steps))
+        state = annealing.begin(generator, ended(state, residual))
+    first, kept = (tuning.hot, tuning.steps), (tuning.warm, tuning.steps)
+    assert phases == [first, kept, kept, (tuning.hot, 2 * tuning.steps)]
+
+
+def test_steps_have_a_limit():
+    _, attacked = problem()
+    annealing = Annealing(attacked.equation(ridge=RIDGE), SAMPLES, attacked.sphere, DEFAULT_TUNING)
+    last = replace(ended(annealing.begin(torch.Generator()), 0.1), cycle=50, before=0.0)
+    assert annealing.begin(torch.Generator(), last).max_steps == DEFAULT_TUNING.annealing.most_steps
 
 
 def runs_that_agree(tuning):
@@ -116,7 +122,9 @@ def runs_that_agree(tuning):
     for run, held in enumerate([(0, 1, 2), (2, 0, 1), (3,), (3, 0)]):
         for place, sample in enumerate(held):
             rows[run, place] = samples[sample] + 0.03 * torch.randn(40, generator=generator)
-    state = AnnealingState(rows, torch.zeros_like(rows), torch.tensor([0.2, 0.3, 0.4, 0.1]), tuning.hot, 9, 9)
+    state = AnnealingState(
+        rows, torch.zeros_like(rows), torch.tensor([0.2, 0.3, 0.4, 0.1]), tuning.hot, 0, math.inf, 9, 9
+    )
     return samples, state
 
 
@@ -183,7 +191,7 @@ def test_an_interrupted_phase_goes_on_where_it_was():
     state = search._end_start(search.begin(session.generator), session)
     for _ in range(3):
         state = search.advance(state, session)
-    state = replace(state, annealed=search._annealing.begin(0, session.generator))
+    state = replace(state, annealed=search._annealing.begin(session.generator))
     tensors, value = serialise.dump(state)
     restored = search.restore(serialise.load(search.state_type, tensors, value))
     drawn = session.generator.get_state()

@@ -60,7 +60,6 @@ class AnnealingTuning:
 
     Attributes:
         steps, most_steps: of the first phases, and of any: those after other random rows have twice as many.
-        generations: phases from one set of random rows; all but the first keep rows that runs agree on.
         hot, warm, cold: rates of the first step from random rows and from kept ones, and of the last step.
         agree, same: cosines above which two runs agree on a row, and two rows of one run are the same sample's.
         taken_over: probability that a run takes over a row that others agree on.
@@ -76,7 +75,6 @@ class AnnealingTuning:
     hot: float = tuned(1.3, "x preconditioned gradient", **ANNEALED)
     warm: float = tuned(1.0, "x preconditioned gradient", **ANNEALED)
     cold: float = tuned(0.6, "x preconditioned gradient", **ANNEALED)
-    generations: int = tuned(8, "phases", **ANNEALED)
     agree: float = tuned(0.9, "cosine", **ANNEALED)
     same: float = tuned(0.7, "cosine", **ANNEALED)
     taken_over: float = tuned(0.5, "probability", **ANNEALED)

@@ -178,7 +178,7 @@ class DirectSearch(Search[DirectState]):
             return self._result(best.rows, Stop.STARTS_SPENT, state)
         start = state.start + 1
         if self._annealing:
-            annealing = self._annealing.begin(start - 2, session.generator, state.annealed)
+            annealing = self._annealing.begin(session.generator, state.annealed)
             return DirectState(annealing.best, start=start, best=best, annealing=annealing)
         return self._started(DirectState(self._first_rows(start, session.generator), start=start, best=best))
 

@@ -7,8 +7,8 @@ residual vanishes on every subset and the fluctuations with it. So the length fa
 
 Small problems are annealed from several random rows at once, which share the subsets: their matrix products are so
 small that calls would cost more than the products. A row that two runs agree on is most likely near a sample, even if
-neither run has found many. So later phases keep such rows, exchange them between the runs and draw the others anew, and
-begin with shorter steps, which do not drive rows away from samples.
+neither run has found many. So the next phases keep such rows, exchange them between the runs and draw the others anew,
+and begin with shorter steps, which do not drive rows away from samples.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class AnnealingState:
         velocity: the last step, (r, n, d).
         residuals: mean relative residuals on the last subsets, (r,).
         hot: rate of the first step.
+        cycle: how often rows were drawn anew.
+        before: least residual of the last phase from the same random rows; infinity for the first one.
         step, max_steps: made, and to make.
     """
 
@@ -46,6 +48,8 @@ class AnnealingState:
     velocity: torch.Tensor
     residuals: torch.Tensor
     hot: float
+    cycle: int
+    before: float
     step: int
     max_steps: int
 
@@ -77,19 +81,22 @@ class Annealing:
         products = count * features.input_dim * self._size
         self._runs = min(self._tuning.most_runs, max(1, self._tuning.small_product // products))
 
-    def begin(self, phase: int, generator: torch.Generator, last: AnnealingState | None = None) -> AnnealingState:
-        """The first state of a phase: random rows, or after `last` for some phases those that its runs agree on.
+    def begin(self, generator: torch.Generator, last: AnnealingState | None = None) -> AnnealingState:
+        """The first state of the phase after `last`: rows that its runs agree on, as long as the least residual falls.
 
         Then random rows again, with more steps, as slower annealing finds more.
         """
         tuning, shape = self._tuning, (self._runs, self._count, self._features.input_dim)
         rows = random_rows(self._runs * self._count, self._features.input_dim, generator, self._features)
         rows = self._norms.retract(rows).view(shape)
-        cycle, generation = divmod(phase, tuning.generations)
-        steps, hot = min(tuning.steps * 2**cycle, tuning.most_steps), tuning.hot
-        if generation and last is not None and self._runs > 1:
-            rows, hot = crossed(last, rows, tuning, generator), tuning.warm
-        return AnnealingState(rows, torch.zeros_like(rows), rows.new_ones(self._runs), hot, 0, steps)
+        cycle, hot, before = 0 if last is None else last.cycle + 1, tuning.hot, math.inf
+        if last is not None and self._runs > 1 and float(last.residuals.min()) < last.before:
+            cycle, hot, before = last.cycle, tuning.warm, float(last.residuals.min())
+            rows = crossed(last, rows, tuning, generator)
+        steps = min(tuning.steps * 2**cycle, tuning.most_steps)
+        return AnnealingState(
+            rows, torch.zeros_like(rows), rows.new_ones(self._runs), hot, cycle, before, step=0, max_steps=steps
+        )
 
     def advance(self, state: AnnealingState, generator: torch.Generator) -> AnnealingState:
         """One step of every run on a random subset. Two passes over it."""
