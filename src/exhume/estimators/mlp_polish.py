@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from scipy.linalg import eigh
 
 from exhume.target.dense_displacement import DenseDisplacement
 
@@ -88,7 +89,7 @@ def _from_rows(moved: DenseDisplacement, basis: Tensor, rows: Tensor, width: flo
     shared = torch.where(inactive, columns, torch.nan).nanmedian(1, keepdim=True).values.nan_to_num(0.0)
     columns = columns - shared
     for _ in range(_STEPS):
-        shares = columns.abs() / columns.abs().mean(0)
+        shares = columns.abs() / columns.abs().mean(0).clamp_min(1e-300)
         columns, ratio = _null_vector(basis, inactive * (width**2 / (shares.square() + width**2)))
         if ratio < 0.1 * _EXACT:
             break
@@ -112,16 +113,12 @@ def _null_vector(basis: Tensor, zeros: Tensor) -> tuple[Tensor, float]:
     """
     rank, count = basis.shape[1], zeros.shape[1]
     number = zeros.sum(1).clamp_min(1e-300)
-    form = torch.zeros(count, rank, count, rank, dtype=basis.dtype)
-    for i in range(count):
-        for j in range(i, count):
-            weights = -zeros[:, i] * zeros[:, j] / number + (zeros[:, i] if i == j else 0.0)
-            form[i, :, j, :] = (basis * weights[:, None]).T @ basis
-            form[j, :, i, :] = form[i, :, j, :].T
-    matrix = form.reshape(count * rank, count * rank)
+    parts = ((zeros / number.sqrt()[:, None])[:, :, None] * basis[:, None]).flatten(1)  # (h, n (n - 1))
+    matrix = torch.block_diag(*torch.einsum("hi,hr,hs->irs", zeros, basis, basis)) - parts.T @ parts
     mean = torch.kron(torch.ones(count, count, dtype=basis.dtype) / count, torch.eye(rank, dtype=basis.dtype))
-    values, vectors = torch.linalg.eigh(matrix + mean * matrix.diagonal().mean())
-    moves = vectors[:, 0].reshape(count, rank) @ basis.T  # (n, h)
+    matrix = matrix + mean * matrix.diagonal().mean()
+    values, vectors = eigh(matrix.numpy(), subset_by_index=[0, 1])
+    moves = torch.from_numpy(vectors[:, 0]).reshape(count, rank) @ basis.T  # (n, h)
     shared = -(zeros.T * moves).sum(0) / number  # z
     ratio = math.sqrt(max(float(values[0]), 0.0) / max(float(values[1]), 1e-300))
     return (moves + shared).T, ratio
