@@ -1,6 +1,7 @@
 """Columns of a ReLU layer's displacement: mixtures are repaired, repeated ones are recognised, some are enough."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from exhume.attacks._search.unmixing.few_neurons import direct_readout
 from exhume.attacks._search.unmixing.mixture import Mixture, Weighting
 from exhume.attacks._search.unmixing.repair import repair
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork
+from exhume.attacks._search.unmixing.search import UnmixSearch, UnmixState
+from exhume.results.stop import Stop
 from exhume.target.dense_displacement import dense_displacement
 from exhume.target.network_weights import NetworkWeights
 
@@ -133,6 +136,16 @@ def test_if_one_column_is_missing_its_input_is_exact_and_the_others_are_near(pro
     cosines = (found * nn.functional.normalize(truth, dim=1)).sum(1)
     assert float(cosines[-1].abs()) == pytest.approx(1.0, abs=1e-8)
     assert float(cosines[:-1].min()) > 0.99
+
+
+def test_a_single_missing_column_is_estimated_from_its_input(problem):
+    mixture, vectors = problem
+    search = UnmixSearch(None, mixture)
+    session = SimpleNamespace(generator=torch.Generator().manual_seed(0))
+    found = search.give_up(UnmixState(vectors[1:]), Stop.STARTS_SPENT, session)
+    assert found.num_samples == SAMPLES - 1  # an estimate does not count as found
+    assert float(found.rows[-1] @ vectors[0]) ** 2 == pytest.approx(1.0, abs=1e-6)
+    assert len(search.give_up(UnmixState(vectors[2:]), Stop.STARTS_SPENT, session).rows) == SAMPLES - 2
 
 
 def test_outputs_that_read_the_layer_directly_show_their_weights():

@@ -98,7 +98,8 @@ def estimated_samples(problem: Problem, moved: DenseDisplacement, mixture: Mixtu
 def _to_samples(problem: Problem, moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> _Samples:
     """Samples from columns: scaled by the bias, and freed from the normalisation before the layer."""
     complete = found.stop is Stop.CONVERGED
-    inputs = mixture.inputs_of(found.rows) if complete else partial_inputs(mixture, found.rows)
+    full = len(found.rows) == mixture.rank
+    inputs = mixture.inputs_of(found.rows) if full else partial_inputs(mixture, found.rows)
     rows = inputs @ moved.spectrum.right
     agree = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     first = moved.first
@@ -253,8 +254,8 @@ def _notes(moved: DenseDisplacement, mixture: Mixture, found: SearchResult, norm
     if found.num_samples < rank:
         notes["columns"] = (
             f"Columns: {found.num_samples} of {rank} were found. Without all of them no input is known exactly: the "
-            "first rows of the result are estimates from the zeros of a column, the others a basis of the span of the "
-            "missing samples."
+            "first rows of the result are estimates, and so is the last if a single column is missing; if more are, "
+            "the others are a basis of the span of the missing samples."
         )
     else:
         notes["norms"] = norms

@@ -210,12 +210,13 @@ def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
 
 def _better(first: Candidates, second: Candidates) -> Candidates:
     """Of each pair the one that is alone, or has more zeros."""
-    better = second.alone & (~first.alone | (second.net_zeros > first.net_zeros))
+    more = (second.alone == first.alone) & (second.net_zeros > first.net_zeros)
+    better = more | (second.alone & ~first.alone)
     pick = better[:, None]
     return Candidates(
         torch.where(pick, second.vectors, first.vectors),
         torch.where(pick, second.zeros, first.zeros),
-        first.alone | better,
+        first.alone | second.alone,
         torch.where(better, second.net_zeros, first.net_zeros),
     )
 

@@ -88,8 +88,22 @@ class UnmixSearch(Search[UnmixState]):
         return self._checked(state, generator) if len(vectors) == self.count else state
 
     def give_up(self, state: UnmixState, stop: Stop, session: Session) -> SearchResult:
-        """The columns found so far."""
-        return SearchResult(state.vectors, len(state.vectors), stop, self.problem, state.starts, self._tuning.steps)
+        """The columns found so far; if a single one is missing, an estimate of it beside them."""
+        count, vectors = len(state.vectors), state.vectors
+        if count == self.count - 1:
+            vectors = torch.cat([vectors, self._last(vectors, session.generator)])
+        return SearchResult(vectors, count, stop, self.problem, state.starts, self._tuning.steps)
+
+    def _last(self, vectors: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """The missing column (1, n) of n, which its zeros need not determine: its input is known up to the sign."""
+        mixture, batch = self.mixture, self._tuning.batch
+        line = mixture.open_inputs(vectors).T
+        inputs = torch.cat([line.expand(batch, -1), -line.expand(batch, -1)])
+        start = torch.randn(inputs.shape, generator=generator).to(inputs)
+        found = columns_of_inputs(mixture, inputs, start, generator)
+        contradiction = mixture.agreement(found.vectors, inputs).contradiction
+        agreeing = contradiction <= contradiction.min() + self._tuning.contradiction
+        return found.vectors[found.net_zeros.where(agreeing, -1).argmax()][None]
 
     def _batch(self, stalled: int) -> int:
         """Starts at a time: few, as every column found helps the next; more once these find none, as they cost less."""
