@@ -69,6 +69,7 @@ class Rounds:
         wide, narrow: stopping rules of the solve with the added rows and of the one after dropping them.
         wide_share: the wide solve also stops at this share of the residual it began with.
         max_left: a round must leave at most this share of the loss, or it was the last.
+        turned: times the loss, up to which the negative of a row is tried in its place.
         cg, damping: of both solves; by default the solver's.
     """
 
@@ -79,6 +80,7 @@ class Rounds:
     narrow: StoppingRule
     wide_share: float = 0.03
     max_left: float = 0.9
+    turned: float = 10.0
     cg: CGOptions | None = None
     damping: Damping | None = None
 

@@ -19,7 +19,7 @@ from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
 from exhume.attacks._search import last_sample
 from exhume.attacks._search.noise_floor import is_explained_by_drift, is_noise_floor
 from exhume.attacks._search.on_subsets.annealing import Annealing, AnnealingState
-from exhume.attacks._search.rows import exchange_rows, residual_rows
+from exhume.attacks._search.rows import exchange_rows, residual_rows, turn_rows
 from exhume.attacks._search.spectral import is_one_layer, random_rows
 from exhume.attacks._search.subsets import Minimum
 from exhume.equation.span import SpanPoint
@@ -169,6 +169,9 @@ class DirectSearch(Search[DirectState]):
                 is_done=lambda point: self.problem.is_found(point) or self._is_last(point, None),
                 should_stop=session.record_within_budget,
             )
+            if self.problem.target.trained_head is not None and not self.problem.is_found(point):
+                norms, rounds = self.problem.norms, self._tuning.rounds
+                point = turn_rows(self.equation, point, norms, rounds, session.record_within_budget)
         best = _better(state.best, point)
         if self.problem.is_found(point):
             return self._result(point.rows, Stop.CONVERGED, state)

@@ -71,6 +71,28 @@ def exchange_rows(
     return point
 
 
+def turn_rows(
+    equation: Span,
+    point: SpanPoint,
+    norms: Norms,
+    options: Rounds,
+    should_stop: Callable[[SpanPoint], bool] = lambda point: False,
+) -> SpanPoint:
+    """Turns rows to their negatives, one after the other, where that lowers the loss.
+
+    Where features are nearly odd, as those of tanh with small biases, a row may end at the negative of a sample.
+    """
+    for index in range(point.num_samples):
+        rows = point.rows.clone()
+        rows[index] *= -1
+        if equation.at(rows).loss < options.turned * point.loss:
+            turned = levenberg_marquardt(
+                equation, rows, norms, options.narrow, cg=options.cg, damping=options.damping, should_stop=should_stop
+            ).point
+            point = turned if turned.loss < options.max_left * point.loss else point
+    return point
+
+
 def residual_rows(
     equation: Span, tuning: SpectralTuning, generator: torch.Generator, point: SpanPoint, count: int
 ) -> torch.Tensor:
