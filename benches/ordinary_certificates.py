@@ -15,8 +15,8 @@ from benches.problems import FIGURES, side_by_side, table
 from exhume.results.certificate import FAILED, RECOVERED_BELOW
 
 # No figure or limit was chosen by looking at networks from this index on. Earlier versions printed some of 0 to 22 and
-# 1000 to 1097, where one network had three samples certified wrongly (`DriftTuning.first_order`), and 2000 to 2207, where
-# four of the five networks with wrongly certified samples are tanh networks (`turn_rows`).
+# 1000 to 1097, where one network had three samples certified wrongly (`DriftTuning.first_order`), and 2000 to 2207,
+# where four of the five networks with wrongly certified samples are tanh networks (`turn_rows`).
 FIRST, NETWORKS = 3000, 208
 # Set on calibration networks (300 to 357), of which 600 passes left a fifth before a minimum, and 1,500 some.
 MOST_PASSES, STARTS = 3000, 4

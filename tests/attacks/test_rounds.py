@@ -9,10 +9,10 @@ from torch import nn
 
 from exhume.attacks._base.search_tuning import SpectralTuning
 from exhume.attacks._base.tuning import DEFAULT_TUNING
-from exhume.attacks._search.rows import exchange_rows, residual_rows
+from exhume.attacks._search.rows import exchange_rows, residual_rows, turn_rows
 from exhume.equation.nuisance import Nuisance
 from exhume.equation.span import Span
-from exhume.features import GaussianMatrix, RandomFeatureMap
+from exhume.features import GaussianMatrix, ModuleFeatureMap, RandomFeatureMap
 from exhume.solvers import FixedNorm, FreeNorm
 from exhume.target.target import Target
 
@@ -95,3 +95,23 @@ def test_features_of_any_kind_are_given_random_rows():
     start = span.at(torch.cat([inputs[:3], SPHERE.retract(torch.randn((1, DIM), generator=generator))]))
     point = exchanged(span, start, SPHERE, generator)
     assert point.loss < 0.1 * start.loss
+
+
+def test_a_row_at_the_negative_of_a_sample_is_turned_where_features_are_nearly_odd():
+    torch.manual_seed(0)
+    body = nn.Linear(DIM, 300)
+    nn.init.normal_(body.bias, std=0.1)
+    features = ModuleFeatureMap(nn.Sequential(body, nn.Tanh(), nn.Linear(300, 1)).eval().double(), None, (DIM,))
+    true = SPHERE.retract(torch.randn((SAMPLES, DIM), dtype=torch.float64))
+    span = Span(features, torch.tensor([[1.0, -1.2, 0.8, 0.5]]).double() @ features.forward(true), ridge=1e-9)
+    wrong = true.clone()
+    wrong[0] *= -1
+    rounds = DEFAULT_TUNING.direct.rounds
+    start = span.at(wrong)
+    turned = turn_rows(span, start, SPHERE, rounds)
+    assert 1e-4 < math.sqrt(start.loss) < 0.3  # a residual that a search might take for noise
+    assert turned.loss < 1e-3 * start.loss
+    torch.testing.assert_close(turned.samples, true, rtol=0, atol=1e-2)
+    relu = Span(RandomFeatureMap(GaussianMatrix(WIDTH, DIM, seed=1), "relu"), torch.ones(1, WIDTH))
+    point = relu.at(true.float())
+    assert turn_rows(relu, point, SPHERE, rounds).loss <= point.loss
