@@ -1,11 +1,13 @@
 """Certificates of 208 networks trained in all layers, of families other than those the error bars were set on.
 
 `python -m benches ordinary_certificates` goes on where it was interrupted: every network's numbers are kept in figs/.
+EXHUME_BENCH_NETWORKS takes the first so many of them.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -68,7 +70,11 @@ def counts(samples: list[tuple[float, float | None]]) -> tuple[int, int, int, in
 
 def main() -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
-    results = [each for each in side_by_side(run, range(FIRST, FIRST + NETWORKS)) if not each["diverged"]]
+    results = [
+        each
+        for each in side_by_side(run, range(FIRST, FIRST + int(os.environ.get("EXHUME_BENCH_NETWORKS", NETWORKS))))
+        if not each["diverged"]
+    ]
     rows = []
     for name, key in (("family", "family"), ("loss", "loss"), ("pictures", "source")):
         for value in sorted({each[key] for each in results}):
