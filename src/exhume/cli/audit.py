@@ -37,6 +37,7 @@ _INITIAL = (
     "Initial weights: a file, zero or unknown (default); seed:0-99999 finds the seed under which --model gives them, a "
     "folder the checkpoint in it that the model was fine-tuned from."
 )
+_DEFENCES = ", ".join(DEFENCE_NAMES)
 _MEASURES = "; ".join(f"{name}: {meaning}" for name, meaning in MEASURES.items())
 
 
@@ -46,9 +47,7 @@ class ModelOptions:
 
     model: Annotated[str | None, typer.Option(help="Your code: a file and a factory in it, mymodel.py:build.")] = None
     run: Annotated[Path | None, typer.Option(help="A run folder made by `exhume train`.")] = None
-    estimator: Annotated[
-        Path | None, typer.Option(help="A fitted scikit-learn estimator or pipeline: a skops file.")
-    ] = None
+    estimator: Annotated[Path | None, typer.Option(help="A fitted scikit-learn estimator: a skops file.")] = None
     weights: Annotated[Path | None, typer.Option(help="Trained weights: safetensors or a torch state dict.")] = None
     initial: Annotated[str | None, typer.Option(help=_INITIAL)] = None
     workers: Annotated[int | None, typer.Option(help="Processes of the search for a seed; 1 by default.")] = None
@@ -64,26 +63,16 @@ class ModelOptions:
 class OwnerOptions:
     """The owner's data, for the score alone, and what the report shows of them."""
 
-    truth: Annotated[
-        Path | None, typer.Option(help="Training data, for the score alone: .npy, .npz, .csv, .safetensors, a folder.")
-    ] = None
+    truth: Annotated[Path | None, typer.Option(help="Training data, for the score alone: a file or folder.")] = None
     labels: Annotated[Path | None, typer.Option(help="Labels of the training data: .npy or .safetensors.")] = None
-    held_out: Annotated[
-        Path | None, typer.Option(help="Samples of the same kind that were not trained on, as a baseline of the score.")
-    ] = None
+    held_out: Annotated[Path | None, typer.Option(help="Samples that were not trained on: a baseline.")] = None
     held_out_labels: Annotated[Path | None, typer.Option(help="Labels of the held-out samples.")] = None
-    reference: Annotated[
-        Path | None, typer.Option(help="A pool of samples of the same kind, such as a public data set, as a baseline.")
-    ] = None
+    reference: Annotated[Path | None, typer.Option(help="A pool of samples of this kind: a baseline.")] = None
     standardise: Annotated[str | None, typer.Option(help="Standardisation of a .csv: none (default), subset.")] = None
     label_column: Annotated[str | None, typer.Option(help="Which column of a .csv is the label.")] = None
-    columns: Annotated[
-        str | None, typer.Option(help="Names of the columns of records, separated by commas; a .csv has its own.")
-    ] = None
+    columns: Annotated[str | None, typer.Option(help="Names of columns, separated by commas.")] = None
     classes: Annotated[str | None, typer.Option(help="Names of the outputs, separated by commas.")] = None
-    show_truth: Annotated[
-        bool, typer.Option("--show-truth", help="Show true samples also where nothing was recovered.")
-    ] = False
+    show_truth: Annotated[bool, typer.Option("--show-truth", help="Show true samples in any case.")] = False
     redact: Annotated[bool, typer.Option("--redact", help="Blur images and leave out values in the report.")] = False
 
 
@@ -93,23 +82,17 @@ class TestOptions:
 
     num_samples: Annotated[int | None, typer.Option(help="How many samples to look for.")] = None
     know: Annotated[list[str] | None, typer.Option(help="What else the attacker knows, name=value; repeatable.")] = None
-    recipe: Annotated[
-        Path | None, typer.Option(help="How the model was trained, a YAML file of optimiser, steps and so on: replay.")
-    ] = None
+    recipe: Annotated[Path | None, typer.Option(help="How the model was trained, a YAML file: replay.")] = None
     method: Annotated[str | None, typer.Option(help="Name of one attack; by default those that fit the model.")] = None
     seed: Annotated[int | None, typer.Option(help="Seed of the attack's own random numbers.")] = None
     budget_passes: Annotated[float | None, typer.Option(help="Most feature passes; 20,000 by default.")] = None
     budget_seconds: Annotated[float | None, typer.Option(help="Most seconds of the attacks; 1,800 by default.")] = None
-    defences: Annotated[
-        bool, typer.Option("--defences", help=f"Attack altered copies too: {', '.join(DEFENCE_NAMES)}.")
-    ] = False
+    defences: Annotated[bool, typer.Option("--defences", help=f"Attack altered copies too: {_DEFENCES}.")] = False
     defence: Annotated[list[str] | None, typer.Option(help="Attack the copies of one family; repeatable.")] = None
     fail_on: Annotated[
         list[str] | None, typer.Option(help=f"Exit with 1 if this is reached; may be repeated. {_MEASURES}.")
     ] = None
-    allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0 instead of 3 where nothing is decided.")
-    ] = False
+    allow_inconclusive: Annotated[bool, typer.Option("--allow-inconclusive", help="Exit with 0, not 3.")] = False
 
 
 @dataclass(frozen=True)
@@ -123,9 +106,7 @@ class EvidenceOptions:
 
 @with_option_groups
 def audit(
-    settings: Annotated[
-        Path | None, typer.Argument(help="A YAML file of settings, of one model or of several under `models`.")
-    ] = None,
+    settings: Annotated[Path | None, typer.Argument(help="YAML settings of one model or several.")] = None,
     *,
     model: ModelOptions,
     owner: OwnerOptions,
