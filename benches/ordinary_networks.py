@@ -160,13 +160,13 @@ class Victim:
         )
 
 
-def victim(network: Network, recipe: Recipe, samples: int, seed: int) -> Victim:
+def victim(network: Network, recipe: Recipe, samples: int, seed: int, standardise: str = "subset") -> Victim:
     """A network trained on square grey pictures, of data sets in turn of the seed; one output takes smaller steps."""
     kinds = sources(network.num_outputs)
     size, classes = math.isqrt(network.sizes[0]), max(network.num_outputs, 2)
     if network.num_outputs == 1 and recipe.optimiser == "sgd":
         recipe = replace(recipe, rate=SQUARE_LOSS_RATE * recipe.rate)
-    return train(network, recipe, draw(kinds[seed % len(kinds)], size, classes, samples, seed), seed)
+    return train(network, recipe, draw(kinds[seed % len(kinds)], size, classes, samples, seed, standardise), seed)
 
 
 def train(network: Network, recipe: Recipe, pictures: Pictures, seed: int) -> Victim:

@@ -36,8 +36,8 @@ def sources(num_outputs: int) -> tuple[str, ...]:
     return ("cifar10", "digits") if num_outputs > 2 else ("cifar10", "digits", "tiny-imagenet")
 
 
-def draw(source: str, size: int, classes: int, samples: int, seed: int) -> Pictures:
-    """Grey pictures of size x size, classes as balanced as n allows, standardised by one mean and one deviation."""
+def draw(source: str, size: int, classes: int, samples: int, seed: int, standardise: str = "subset") -> Pictures:
+    """Grey pictures of size x size, classes as balanced as n allows; by default with mean 0 and deviation 1."""
     per_class = -(-samples // classes)
     pixels, labels = _chosen(source, classes, 2 * per_class, seed)  # (2 per_class, classes, C, H, W): classes in turn
     grey = pixels.flatten(0, 1).mean(1, keepdim=True)
@@ -45,7 +45,7 @@ def draw(source: str, size: int, classes: int, samples: int, seed: int) -> Pictu
         shrinks = size < grey.shape[-1]
         grey = functional.interpolate(grey, (size, size), mode="bilinear", antialias=shrinks, align_corners=False)
     labels = labels.flatten()
-    inputs, picture = data.standardise(grey[:samples], "subset")
+    inputs, picture = data.standardise(grey[:samples], standardise)
     return Pictures(inputs, labels[:samples], picture, picture.to_vectors(grey[-samples:]), labels[-samples:])
 
 

@@ -133,6 +133,12 @@ def rounded() -> Iterator[Case]:
             yield replace(case, row=(network, f"{recipe}, {name}", samples), make=partial(_released, case.make, dtype))
 
 
+def raw() -> Iterator[Case]:
+    """Pixels between 0 and 1, not centred, with no bar: such pictures activate nearly the same neurons."""
+    for case in _small("raw", SIZES, {"full batch": RECIPES["full batch"]}, Bar(), rivals=False):
+        yield replace(case, make=partial(case.make, standardise="none"))
+
+
 def smooth() -> Iterator[Case]:
     """GELU and tanh, one and two hidden layers."""
     recipes = {name: RECIPES[name] for name in SMOOTH_RECIPES}
@@ -174,6 +180,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "decay": decay,
     "rounded": rounded,
     "early": early,
+    "raw": raw,
     "smooth": smooth,
     "certificate": certificate,
     "cost": cost,
