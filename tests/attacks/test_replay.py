@@ -42,11 +42,10 @@ def target(adam=False, before=None, decay=0.0, **known):
 
 @pytest.mark.parametrize("adam", [False, True])
 def test_samples_are_exact_at_the_true_recipe_and_error_bars_tell_their_errors(adam):
-    # Under Adam some starts end elsewhere; which ones depends on the processor's rounding.
-    attempts = (exhume.Replay(max_starts=1)(target(adam), seed=seed) for seed in (1, 2, 3))
-    result = next(each for each in attempts if each.certificate.verdict == "exact")
+    result = exhume.Replay()(target(adam))  # under Adam the first start may end elsewhere
     score = exhume.score(result, victim(adam)[1])
     certificate = result.certificate
+    assert certificate.verdict == "exact"
     assert score.recovered == SAMPLES
     assert score.error < 1e-5
     assert score.error < 3 * max(certificate.predicted_errors)
