@@ -64,8 +64,8 @@ _JACOBIAN_SHARPNESS, _LOWER, _RAISE = 0.7, 0.7, 1.3
 _REJECTIONS, _WINDOW, _MOST_LEFT = 4, 5, 0.97
 # Relative residual at which the last phase ends.
 _SMALL = 1e-6
-# Relative residual below which a start has explained the weights, and no other is tried. Under Adam a start that stalled
-# at 4e-3 was off by 0.03 (tests/attacks/test_replay.py).
+# Relative residual below which a start has explained the weights, and no other is tried. Under Adam a start that
+# stalled at 4e-3 was off by 0.03 (tests/attacks/test_replay.py).
 _SOLVED = 1e-3
 # Learning rates of coarse trainings are adjusted so often to the length of the whole one.
 _ADJUSTMENTS = 3
