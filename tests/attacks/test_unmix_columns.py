@@ -9,7 +9,7 @@ from torch import nn
 
 from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
-from exhume.attacks._finish.unmixed import partial_inputs
+from exhume.attacks._finish.unmixed import _certificate, partial_inputs
 from exhume.attacks._search.unmixing.columns import explained_energy, settle, sharpen
 from exhume.attacks._search.unmixing.few_neurons import direct_readout
 from exhume.attacks._search.unmixing.mixture import Mixture, Weighting
@@ -146,6 +146,8 @@ def test_a_single_missing_column_is_estimated_from_its_input(problem):
     assert found.num_samples == SAMPLES - 1  # an estimate does not count as found
     assert float(found.rows[-1] @ vectors[0]) ** 2 == pytest.approx(1.0, abs=1e-6)
     assert len(search.give_up(UnmixState(vectors[2:]), Stop.STARTS_SPENT, session).rows) == SAMPLES - 2
+    moved = dense_displacement(trained(nn.Linear(NEURONS, 4))[0], (DIM,))
+    assert _certificate(moved, mixture, found, None).residual == pytest.approx(1 / SAMPLES)  # the share that is missing
 
 
 def test_outputs_that_read_the_layer_directly_show_their_weights():

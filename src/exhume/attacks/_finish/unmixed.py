@@ -122,13 +122,13 @@ def _to_samples(problem: Problem, moved: DenseDisplacement, mixture: Mixture, fo
 
 def _certificate(moved: DenseDisplacement, mixture: Mixture, found: SearchResult, placed: _Samples) -> Certificate:
     """Judges the columns by their inputs' activations and by D alone."""
-    spectrum, size = moved.spectrum, float(moved.moved.norm())
+    spectrum, size, rank = moved.spectrum, float(moved.moved.norm()), mixture.rank
     entries = moved.before.numel()
     floor = math.hypot(spectrum.noise * math.sqrt(entries), spectrum.bias_noise * math.sqrt(len(moved.before))) / size
     zeros = mixture.zeros(found.rows)
-    unknowns = int((~zeros).sum()) + mixture.rank * (moved.before.shape[1] - 1)
+    unknowns = int((~zeros).sum()) + rank * (moved.before.shape[1] - 1)
     if found.stop is not Stop.CONVERGED:
-        return Certificate(entries, unknowns, 1 - len(found.rows) / mixture.rank, floor, None, (), FAILED, _why(found))
+        return Certificate(entries, unknowns, 1 - found.num_samples / rank, floor, None, (), FAILED, _why(found))
     inputs = mixture.inputs_of(found.rows)
     columns = torch.where(zeros, 0.0, mixture.columns(found.rows))  # (n, h), zeros made exact
     explained = columns.T @ (mixture.dual_basis(found.rows) @ spectrum.right)
