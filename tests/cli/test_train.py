@@ -146,9 +146,10 @@ def test_a_recipe_trains_by_its_optimiser(exhume_command, exhume_json, tmp_path)
     target = RunFolder(out).load_target()
     assert sorted(target.known_model.initial) == sorted(target.known_model.trained)
     assert target.known_model.trained[0] == "first.weight"
-    code, _, err = exhume_command(*words, "--weight-decay", 0.1)
-    assert code == 2
-    assert "a recipe says how to train; leave out --step-size" in err
+    for beside in (("--weight-decay", 0.1), ("--loss", "logistic"), ("--max-steps", 3)):
+        code, _, err = exhume_command(*words, *beside)
+        assert code == 2
+        assert "a recipe says how to train; leave out --step-size" in err
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))

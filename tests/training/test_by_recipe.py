@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from exhume import Recipe, data
+from exhume.errors import InputError
 from exhume.networks import Conv
 from exhume.training.by_recipe import train_by_recipe
 
@@ -35,3 +36,15 @@ def test_weights_are_those_of_torch(recipe, optimiser):
     assert (trained.steps, trained.loss_name, trained.decay) == (9, "cross-entropy", 1.0)
     assert trained.drift > 0
     assert not trained.network.training
+
+
+@pytest.mark.parametrize(
+    ("recipe", "missing"),
+    [
+        (Recipe(learning_rate=None), "learning_rate"),
+        (Recipe(batch_size=2), "order_seed"),
+    ],
+)
+def test_a_recipe_that_leaves_something_unknown_trains_nothing(recipe, missing):
+    with pytest.raises(InputError, match=f"the recipe leaves {missing} unknown"):
+        train_by_recipe(Conv((1, 8, 8), 4, 10), DIGITS.inputs, DIGITS.labels, recipe)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Weights of the head / (d n) of the paper's images from networks.
 _RATIO = 4.0
+# Defaults of networks without a recipe.
+_LOSS, _MAX_STEPS = "square", 1_000_000
 # What --json holds of a network's training.
 _TRAINING_NUMBERS = ("steps", "converged", "step_size", "weight_decay", "drift", "note")
 
@@ -114,7 +116,7 @@ def _network_command(kind: NetworkKind) -> Callable[..., None]:
         option: Annotated[
             list[str] | None, typer.Option(help="A setting of the network, as name=value; may be repeated.")
         ] = None,
-        loss: Annotated[str, typer.Option(help="square, logistic or cross-entropy.")] = "square",
+        loss: Annotated[str, typer.Option(help="square, logistic or cross-entropy.")] = _LOSS,
         step_size: Annotated[
             float | None,
             typer.Option(help="Step of gradient descent; the paper's is 1e-5 for square loss and 1e-3 for others."),
@@ -129,7 +131,7 @@ def _network_command(kind: NetworkKind) -> Callable[..., None]:
         weight_decay: Annotated[float, typer.Option(help="Weight decay of all weights.")] = 0.0,
         max_steps: Annotated[
             int, typer.Option(help="Most steps of the size asked for; a larger stable step counts as several.")
-        ] = 1_000_000,
+        ] = _MAX_STEPS,
         recipe: Annotated[
             Path | None,
             typer.Option(help="YAML file of an exhume.Recipe (Adam, momentum, batches), instead of these options."),
@@ -143,8 +145,9 @@ def _network_command(kind: NetworkKind) -> Callable[..., None]:
         from exhume.training.recipe import Recipe
         from exhume.victims import train
 
-        if recipe is not None and (step_size is not None or stable is not None or weight_decay or resume):
-            raise InputError("a recipe says how to train; leave out --step-size, --stable, --weight-decay and --resume")
+        given = (step_size, stable, weight_decay, loss, max_steps, resume)
+        if recipe is not None and given != (None, None, 0.0, _LOSS, _MAX_STEPS, False):
+            raise InputError("a recipe says how to train; leave out --step-size, --loss, --resume and the like")
         training = which.load(dataset, seed, kind.defaults.get(dataset))
         network = _build_network(kind, training, width, ratio, parse_pairs(option), seed)
         checkpoint = out / "training.safetensors"

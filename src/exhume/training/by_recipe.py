@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from exhume.errors import InputError
 from exhume.networks import Network
 from exhume.training import losses
 from exhume.training.gradient_descent import Training
@@ -18,8 +19,10 @@ def train_by_recipe(network: Network, inputs: Tensor, labels: Tensor, recipe: Re
     Args:
         network: in its initial state.
         inputs, labels: (n, d), and labels that the recipe's loss takes.
-        recipe: with all of its numbers.
+        recipe: with all of its numbers, and the order of its batches.
     """
+    if recipe.unknown or not recipe.order_known:
+        raise InputError(f"the recipe leaves {', '.join(recipe.unknown) or 'order_seed'} unknown; training needs it")
     loss, initial = losses.get(recipe.loss), {name: each.clone() for name, each in network.state_dict().items()}
     targets = loss.targets(labels, network.num_outputs).to(inputs)
     names = [name for name, _ in network.named_parameters()]
@@ -35,7 +38,7 @@ def train_by_recipe(network: Network, inputs: Tensor, labels: Tensor, recipe: Re
         steps=recipe.steps,
         loss=value,
         converged=True,
-        step_size=recipe.learning_rate or 0.0,
+        step_size=recipe.learning_rate or 0.0,  # None was refused above
         weight_decay=recipe.weight_decay or 0.0,
         loss_name=recipe.loss,
         decay=1.0,
