@@ -8,7 +8,7 @@ from exhume.networks import TwoLayer, VisionTransformer
 from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
 from exhume.victims import train
-from exhume.victims.trained_network import target
+from exhume.victims.trained_network import network_for, target
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +53,12 @@ def test_a_head_with_a_bias_hands_its_initial_bias_over(digits):
     assert not training.initial_bias.any()
     public = target(training)
     assert public.displacement.shape == (1, 25)
+
+
+@pytest.mark.parametrize(("pooled", "channels"), [(False, 2), (True, 128)])
+def test_channels_of_convolutions_give_the_head_as_many_features_as_asked_for(digits, pooled, channels):
+    shape, settings = (1, 8, 8), {"pooled": pooled}
+    made = network_for(
+        "conv", digits.inputs, digits.labels, image_shape=shape, features=128.0, settings=settings, seed=0
+    )
+    assert (made.channels, made.num_features) == (channels, 128)

@@ -51,8 +51,8 @@ def network_for(
         settings: of the architecture.
         seed: of the initial weights.
     """
-    if kind == Conv.name and image_shape is not None:
-        features /= math.prod(image_shape[1:])
+    if kind == Conv.name and image_shape is not None and not settings.get("pooled"):
+        features /= math.prod(image_shape[1:])  # a channel has a feature at every position
     width = ResNet.channels_for(features) if kind == ResNet.name else max(1, round(features))
     config: dict[str, Any] = {WIDTH_SETTINGS[kind]: width, "num_outputs": outputs_for(labels)}
     if kind not in _OF_IMAGES:
