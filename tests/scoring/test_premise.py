@@ -91,6 +91,11 @@ def test_layers_that_any_samples_explain_tell_nothing():
     assert "any samples explain" in trivial.sentence
 
 
+def test_a_sentence_of_an_audit_without_causes_is_whole():
+    partly = Premise((LayerPremise("the head", 0.5, 0.8, 400),), non_members=True)
+    assert partly.sentence.endswith("but not by this equation.")
+
+
 def test_the_premise_never_reaches_the_attack(trained):
     """The test runs on a target that an attack has finished with; it changes neither weights nor pass counters."""
     model, before, samples = trained

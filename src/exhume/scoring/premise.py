@@ -119,7 +119,8 @@ class Premise:
         if best.ratio > _HARDLY_BELOW:
             why = "; or ".join(("they may be other data, or prepared in another way", *self.causes))
         else:
-            why = f"they explain more than the others, but not by this equation: {'; or '.join(self.causes)}"
+            causes = f": {'; or '.join(self.causes)}" if self.causes else ""  # audits of earlier versions have none
+            why = f"they explain more than the others, but not by this equation{causes}"
         return f"The equation does not hold for the training data that were given: they {shares}; {why}."
 
     def to_json(self) -> dict[str, Any]:
