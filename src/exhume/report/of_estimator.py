@@ -70,7 +70,8 @@ def _verdict(subject: Subject, pipeline: PipelineFindings) -> Verdict:
         shown = found.recovered if found.scored else found.certified
         total = found.sought if found.scored else found.rows
         rows = samples_in_words(shown, total, "training rows" if found.scored else "rows that were found")
-        leaking = [each for each in pipeline.steps if each.rows] or open_steps
+        attacked = [each for each in open_steps if each.kind is StepKind.NOT_RECOVERED]  # right rows, not certified
+        leaking = [each for each in pipeline.steps if each.rows] or attacked
         where = " and ".join(dict.fromkeys(each.name for each in leaking))
         verb = "stands" if shown == 1 else "stand"
         headline = (
