@@ -25,6 +25,7 @@ _MOST_FILES = 10_000
 
 def provenance_of(target: Target, settings: Settings) -> tuple[Fact, ...]:
     """Everything that is needed to repeat an audit, or to see that another was of the same files."""
+    passes = f"{settings.max_passes:,.0f}".replace("inf", "any number of")
     facts = [
         Fact("exhume", __version__),
         Fact("torch", torch.__version__),
@@ -33,7 +34,7 @@ def provenance_of(target: Target, settings: Settings) -> tuple[Fact, ...]:
         Fact("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
         Fact("initial weights of the head", target.knowledge.initial_head),
         Fact("seed", str(settings.seed), "of the attacks, of the draws of non-members and of the permutations"),
-        Fact("budget", f"{settings.budget_passes:,.0f} feature passes, {settings.budget_seconds:,.0f} s"),
+        Fact("budget", f"{passes} feature passes, {settings.budget_seconds:,.0f} s"),
         Fact("method", settings.method, "other attacks: repeat this audit with --method NAME and another --out"),
     ]
     if settings.head is not None:
