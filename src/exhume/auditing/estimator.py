@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import platform
 from contextlib import nullcontext
 from dataclasses import replace
@@ -115,7 +114,7 @@ def _rows(word: str, values: Any, file: Path | None, names: list[str]) -> Values
 def _runner(settings: Settings, progress_of: ProgressOf | None) -> Any:
     """Runs an attack with the settings' seed and budget, and shows its progress."""
     # Passes through few features cost little: by default the time alone limits an attack.
-    most = settings.budget_passes if "budget_passes" in settings.model_fields_set else math.inf
+    most = settings.budget_passes if "budget_passes" in settings.model_fields_set else float("inf")
 
     def run(target: Target, method: str, seconds: float) -> Reconstruction:
         shown = progress_of(method) if progress_of is not None else nullcontext()

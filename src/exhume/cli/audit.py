@@ -82,7 +82,7 @@ class TestOptions:
 
     num_samples: Annotated[int | None, typer.Option(help="How many samples to look for.")] = None
     know: Annotated[list[str] | None, typer.Option(help="What else the attacker knows, name=value; repeatable.")] = None
-    recipe: Annotated[Path | None, typer.Option(help="How the model was trained, a YAML file: replay.")] = None
+    recipe: Annotated[Path | None, typer.Option(help="How the model was trained, a YAML file, for replay.")] = None
     method: Annotated[str | None, typer.Option(help="Name of one attack; by default those that fit the model.")] = None
     seed: Annotated[int | None, typer.Option(help="Seed of the attack's own random numbers.")] = None
     budget_passes: Annotated[float | None, typer.Option(help="Most feature passes; 20,000 by default.")] = None

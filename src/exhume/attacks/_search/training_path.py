@@ -52,9 +52,7 @@ def curved_nodes(
         logistic = partial(torch.nn.functional.soft_margin_loss, target=outputs.sign())
         other = _simulate(network, samples, logistic, 0.0, math.inf, tuning)
         path, loss_of = (other, logistic) if other.miss < path.miss else (path, loss_of)
-    if (
-        share < 1 - _SLIGHT
-    ):  # the time of training is not known: the decay that belongs to it is the one that misses least
+    if share < 1 - _SLIGHT:  # the time of training is not known: of several, the one that misses least
         slower = [path.time * factor for factor in tuning.times]
         trials = [_simulate(network, samples, loss_of, -math.log(share) / time, time, tuning) for time in slower]
         path = min(trials, key=lambda trial: trial.miss)

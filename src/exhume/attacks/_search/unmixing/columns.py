@@ -48,7 +48,7 @@ class Candidates:
     net_zeros: Tensor
 
     def rows(self, first: int, last: int) -> Candidates:
-        """Some of them."""
+        """Those from index `first` to before `last`."""
         return Candidates(*(each[first:last] for each in (self.vectors, self.zeros, self.alone, self.net_zeros)))
 
 
@@ -210,8 +210,7 @@ def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
 
 def _better(first: Candidates, second: Candidates) -> Candidates:
     """Of each pair the one that is alone, or has more zeros."""
-    more = (second.alone == first.alone) & (second.net_zeros > first.net_zeros)
-    better = more | (second.alone & ~first.alone)
+    better = (second.alone > first.alone) | ((second.alone == first.alone) & (second.net_zeros > first.net_zeros))
     pick = better[:, None]
     return Candidates(
         torch.where(pick, second.vectors, first.vectors),

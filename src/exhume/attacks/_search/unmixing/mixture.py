@@ -88,7 +88,7 @@ class Weighting:
 
     @staticmethod
     def drawn(count: int, tuning: UnmixTuning, generator: torch.Generator, like: Tensor) -> Weighting:
-        """Random weightings; in half of them movement, slack, unevenness or penalty has no effect, each by itself."""
+        """Random weightings; movement, slack, unevenness and penalty each have no effect in half of them."""
         uniform = torch.rand((5, count, 1), generator=generator).to(like)
         low, high = tuning.exponents
         movement, slack, unevenness = (

@@ -108,8 +108,7 @@ class UnmixSearch(Search[UnmixState]):
     def _batch(self, stalled: int) -> int:
         """Starts at a time: few, as every column found helps the next; more once these find none, as they cost less."""
         tuning = self._tuning
-        wide = self.count <= tuning.most_drawn and stalled >= tuning.batch
-        return tuning.batch * tuning.wide if wide else tuning.batch
+        return tuning.batch * (tuning.wide if self.count <= tuning.most_drawn and stalled >= tuning.batch else 1)
 
     def _with(self, vectors: torch.Tensor, more: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
         """Vectors and further ones that are independent of them, if some input not yet found fits their zeros."""
