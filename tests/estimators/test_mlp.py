@@ -111,7 +111,7 @@ def test_rows_come_back_although_strong_decay_makes_the_bias_tell_little(kind, n
     assert max(found.score.claimed_errors) < 1e-9
 
 
-def test_polish_corrects_a_row_that_is_another_one():
+def test_polish_corrects_a_wrong_row():
     model = fitted(learning_rate_init=0.01, max_iter=500)
     target, _ = network_target(model)
     true = torch.from_numpy(scale(ROWS))
