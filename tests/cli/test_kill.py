@@ -25,7 +25,7 @@ ATTACKS = {
     "ntk": ("--option", "max_steps=150", "--option", "tolerance=0"),
     "replay": ("--recipe", "{folder}/recipe.yaml", "--know", "labels={folder}/labels.npy", "--option", "max_starts=1"),
     "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "400"),
-    "unmix": ("--budget-passes", "240"),
+    "unmix": ("--budget-passes", "1500"),
 }
 # Victims, too narrow to be solved: random features, or a network for attacks that read its first layer.
 FEATURES = ("rf", "--dim", 30, "--samples", 12, "--ratio", 1.2)
