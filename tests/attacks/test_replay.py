@@ -42,7 +42,7 @@ def target(adam=False, before=None, decay=0.0, **known):
 
 @pytest.mark.parametrize("adam", [False, True])
 def test_samples_are_exact_at_the_true_recipe_and_error_bars_tell_their_errors(adam):
-    result = exhume.Replay()(target(adam))  # under Adam the first start may end elsewhere
+    result = exhume.Replay(max_starts=4 if adam else 1)(target(adam))  # under Adam the first start may end elsewhere
     score = exhume.score(result, victim(adam)[1])
     certificate = result.certificate
     assert certificate.verdict == "exact"

@@ -27,12 +27,8 @@ def finish_layers(
     point = equation.at(found.rows)
     outputs = search.network.outputs(search.network.after, found.rows).detach()
     labels = outputs.sign()[:, 0] if outputs.shape[1] == 1 else outputs.argmax(1).to(found.rows)
-    open_exchanges = [tuning.exchanged * each for each in _exchanges(equation, point, labels)]
-    found_bars = _bars(search, found, equation, point, counted, limits, miss)
-    bars = [
-        max(bar, exchange) if exchange >= RECOVERED_BELOW else bar
-        for bar, exchange in zip(found_bars, open_exchanges, strict=True)
-    ]
+    shown, exchanges = _bars(search, found, equation, point, counted, limits, miss), _exchanges(equation, point, labels)
+    bars = [max(bar, tuning.exchanged * exchange) for bar, exchange in zip(shown, exchanges, strict=True)]
     read = ", ".join(equation.nodes.names)
     return Proposal(
         samples=found.rows,
@@ -81,8 +77,8 @@ def _bars(
     seen = confirmed & (equation.contributions(point) > point.loss).to(confirmed.device)
     apart = search.disagreement(found.rows, found.found)
     miss *= search.problem.tuning.layers.missed
-    bars = [max(miss, *each) for each in zip(noise, parts, apart.tolist(), strict=True)]
-    return [bar if kept else limits.guess for bar, kept in zip(bars, seen.tolist(), strict=True)]
+    shown = zip(seen.tolist(), noise, parts, apart.tolist(), strict=True)
+    return [max(miss, *bars) if kept else limits.guess for kept, *bars in shown]
 
 
 def _exchanges(equation: PathEquation, point: PathPoint, labels: torch.Tensor) -> list[float]:

@@ -8,6 +8,7 @@ that the residual ends above rounding, at a noise floor.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -155,7 +156,14 @@ class DirectSearch(Search[DirectState]):
             stop = Stop.CONVERGED
         elif (best is state.best or _is_settled(state.losses)) and self._is_trusted_floor(best.rows):
             stop = Stop.FLOOR
+            if best is not state.best:  # the rows of finished starts were turned at their end
+                best = self._turned(best, lambda point: False)
         return self._result(best.rows, stop, state)
+
+    def _turned(self, point: SpanPoint, should_stop: Callable[[SpanPoint], bool]) -> SpanPoint:
+        """The point with rows turned to their negatives where that lowers the loss, if the head was trained."""
+        trained, rounds = self.problem.target.trained_head is not None, self._tuning.rounds
+        return turn_rows(self.equation, point, self.problem.norms, rounds, should_stop) if trained else point
 
     def _end_start(self, state: DirectState, session: Session) -> DirectState | SearchResult:
         point = state.run.point
@@ -169,9 +177,8 @@ class DirectSearch(Search[DirectState]):
                 is_done=lambda point: self.problem.is_found(point) or self._is_last(point, None),
                 should_stop=session.record_within_budget,
             )
-            if self.problem.target.trained_head is not None and not self.problem.is_found(point):
-                norms, rounds = self.problem.norms, self._tuning.rounds
-                point = turn_rows(self.equation, point, norms, rounds, session.record_within_budget)
+            if not self.problem.is_found(point):
+                point = self._turned(point, session.record_within_budget)
         best = _better(state.best, point)
         if self.problem.is_found(point):
             return self._result(point.rows, Stop.CONVERGED, state)
