@@ -157,7 +157,7 @@ class DirectSearch(Search[DirectState]):
         elif (best is state.best or _is_settled(state.losses)) and self._is_trusted_floor(best.rows):
             stop = Stop.FLOOR
             if best is not state.best:  # the rows of finished starts were turned at their end
-                best = self._turned(best, lambda point: False)
+                return self._result(self._turned(point, lambda point: False).rows, stop, state)
         return self._result(best.rows, stop, state)
 
     def _turned(self, point: SpanPoint, should_stop: Callable[[SpanPoint], bool]) -> SpanPoint:
