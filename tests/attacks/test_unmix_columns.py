@@ -181,3 +181,14 @@ def test_energy_is_the_least_squares_misfit_of_the_weights_of_active_neurons(pro
         fit = torch.linalg.lstsq(root * rows, root[:, 0] * column).solution
         misfit = (shares * (column - rows @ fit).square()).sum()
         assert float(vector @ form @ vector) == pytest.approx(float(misfit), rel=5e-3)
+
+
+def test_a_neuron_counts_less_as_inactive_the_further_it_moved(problem):
+    mixture, vectors = problem
+    inputs, one = mixture.inputs_of(vectors), torch.ones((SAMPLES, 1), dtype=torch.float64)
+    plain, by_movement = (
+        mixture.inactivity(inputs, Weighting(one, power * one, 0 * one, 0 * one, one)) for power in (0.0, 1.0)
+    )
+    moved = torch.linalg.vector_norm(mixture.basis * mixture.sizes, dim=1)
+    assert torch.allclose(by_movement * moved, plain * moved.median())
+    assert bool((by_movement[plain > 0] != plain[plain > 0]).any())
