@@ -1,4 +1,4 @@
-"""Pictures from all layers of small convolutional networks, from noise, the recipe unknown (EXHUME_DATA).
+"""Pictures from all layers of small conv nets and transformers, from noise, the recipe unknown (EXHUME_DATA).
 
 Every finished case is appended to runs/layers_bench.jsonl, or to the path in EXHUME_BENCH_STORE, and skipped by the
 next run; an interrupted attack goes on from its checkpoint beside that file. EXHUME_BENCH_CASES selects groups, such as
@@ -29,9 +29,10 @@ from benches.pictures import draw
 from benches.problems import say, table
 from benches.unmix import certified
 from exhume.errors import ExhumeError
+from exhume.networks import VisionTransformer
 
 STORE, IN_DOCS = Path("runs/layers_bench.jsonl"), Path("docs/images/layers_gallery.png")
-SIZE, CLASSES = 8, 5
+SIZE, CLASSES, FEW = 8, 5, 4  # samples and classes of transformers: few
 COLUMNS = (
     *("network and recipe", "n", "attack", "seed", "cosine", "within 0.1", "within 0.2", "error", "verdict"),
     *("certified wrongly", "passes", "seconds"),
@@ -56,11 +57,21 @@ class Conv:
 
 
 @dataclass(frozen=True)
+class Transformer:
+    """A vision transformer of four patches and two blocks, whose head has four times as many weights as unknowns."""
+
+    def build(self, dropout: float = 0.0) -> VisionTransformer:
+        """The module, with a start drawn from torch's generator."""
+        seed = int(torch.randint(2**31, ()))
+        return VisionTransformer((1, SIZE, SIZE), 4 * SIZE**2, FEW, patch=SIZE // 2, depth=2, seed=seed)
+
+
+@dataclass(frozen=True)
 class Group:
     """Victims that differ in their seed: of the pictures, the start and the batches."""
 
     words: str
-    network: Conv
+    network: Conv | Transformer
     recipe: Recipe
     seeds: int
     samples: int = 10
@@ -69,7 +80,7 @@ class Group:
 
     def victim(self, seed: int) -> Victim:
         """Trained on digits for even seeds, on CIFAR-10 for odd ones."""
-        pictures = draw(("digits", "cifar10")[seed % 2], SIZE, CLASSES, self.samples, seed)
+        pictures = draw(("digits", "cifar10")[seed % 2], SIZE, min(CLASSES, self.samples), self.samples, seed)
         return train(self.network, self.recipe, pictures, seed)  # type: ignore[arg-type]
 
 
@@ -82,6 +93,9 @@ GROUPS = {
     "pooled": Group("conv 64-128, pooled head", Conv((64, 128), pooled=True), Recipe(0.1, 5000, until=0.01), 2),
     "adam": Group("conv 32-32, Adam (premise broken)", Conv(), Recipe(1e-3, 500, until=0.01, optimiser="adam"), 1),
     "twenty": Group("conv 32-32, full batch", Conv(), FULL, 1, samples=20),
+    "vit": Group(
+        "ViT, four patches, depth 2, full batch", Transformer(), Recipe(0.02, 400, until=0.01), 2, samples=FEW
+    ),
     "ntk": Group("conv 32-32, full batch", Conv(), FULL, 2, method="ntk", max_seconds=60.0),
 }
 FIRST_SEED = 1001  # no victim or set of pictures that anything was tuned on
