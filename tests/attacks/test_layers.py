@@ -1,5 +1,7 @@
 """The attack on all layers: it finds the samples of whole networks, and certifies what independent starts agree on."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,7 @@ import exhume
 from exhume import data
 from exhume.attacks._base.tuning import DEFAULT_TUNING
 from exhume.attacks._finish.layers import _exchanges
-from exhume.attacks._search.layers import LayersSearch
+from exhume.attacks._search.layers import LayersSearch, LayersState
 from exhume.attacks._search.training_path import curved_nodes
 from exhume.equation.path import Nodes, PathEquation
 from exhume.equation.trained_network import TrainedNetwork
@@ -114,6 +116,20 @@ def test_confirmations_count_the_starts_that_ended_with_a_row():
     assert search.confirmations(rows, starts).tolist() == [3, 2]
     assert search.confirmations(rows, starts[:0]).tolist() == [0, 0]
     torch.testing.assert_close(search.disagreement(rows, starts), torch.tensor([0.0, 0.01 * 3**0.5]))
+
+
+@pytest.mark.parametrize(("moved", "phase"), [(0.1, "settle"), (0.01, "round")])
+def test_rows_that_still_move_are_fitted_again_though_the_path_ends_no_nearer(monkeypatch, moved, phase):
+    search = LayersSearch.__new__(LayersSearch)
+    search._tuning = DEFAULT_TUNING.layers
+    rows = torch.eye(2)
+    monkeypatch.setattr(search, "curved", lambda rows, count: (None, 0.49))
+    fitted = SimpleNamespace(point=SimpleNamespace(rows=rows * (1 + moved), loss=0.1))
+    monkeypatch.setattr(search, "_solve", lambda *args: fitted)
+    none = torch.zeros(0, 2)
+    after = search._settle(LayersState("settle", rows, none, none, none, miss=0.5), None)
+    assert after.phase == phase
+    assert torch.equal(after.rows, fitted.point.rows)
 
 
 def test_targets_that_cannot_be_read_are_refused_with_what_to_do():

@@ -26,7 +26,8 @@ class LayersTuning:
         cg, least_damping: of all solves but the last.
         polish, last_cg, last_damping: of the last fit: what samples of one class exchange shows only in a precise step.
         largest: norm of a row at most, over the usual one.
-        settled: share of the miss that a simulated path leaves at most if another follows.
+        settled, still: share of the miss that a simulated path leaves at most if another follows, and relative move of
+            a row in its fit from which another follows all the same.
         paths: simulated paths in a row at most.
         collapsed: miss below which no round follows.
         dropped, added: rows that a round drops and adds, over the samples sought.
@@ -52,7 +53,8 @@ class LayersTuning:
     last_damping: float = tuned(1e-4, "x diagonal", **CONV)
     largest: float = tuned(2.0, "x norm", **CONV)
     settled: float = tuned(0.9, "share", **CONV)
-    paths: int = tuned(5, "paths", **CONV)
+    still: float = tuned(0.03, "relative move", **CONV, rare="transformers, where samples of small errors come late")
+    paths: int = tuned(10, "paths", **CONV)
     collapsed: float = tuned(0.03, "x displacement", **CONV)
     dropped: float = tuned(0.3, "x samples", **CONV)
     added: float = tuned(0.6, "x samples", **CONV)

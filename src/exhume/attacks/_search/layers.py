@@ -234,15 +234,16 @@ class LayersSearch(Search[LayersState]):
         return replace(state, phase=SETTLE, tries=0, miss=math.inf, before_round=none)
 
     def _settle(self, state: LayersState, session: Session) -> LayersState:
-        """A new path and a fit on it, until the path's end comes no nearer."""
-        tuning, begun = self._tuning, state.miss
+        """A new path and a fit on it, until the path's end comes no nearer and no row moves far."""
+        tuning, begun, before = self._tuning, state.miss, state.rows
         done = state.crossing or len(state.found)
         equation, miss = self.curved(state.rows, tuning.nodes)
         if miss > begun:  # the path before was better and is kept
             return replace(state, phase=COMPARE if done or begun < tuning.collapsed else ROUND)
         state = replace(state, path_rows=state.rows, equation=equation, miss=miss)
         point = self._solve(state, state.rows, tuning.settle, session).point
-        more = miss < tuning.settled * begun and state.tries + 1 < tuning.paths
+        moved = float(((point.rows - before).norm(dim=1) / before.norm(dim=1)).max())
+        more = (miss < tuning.settled * begun or moved > tuning.still) and state.tries + 1 < tuning.paths
         state = replace(state, rows=point.rows, loss=point.loss)
         then = COMPARE if done or miss < tuning.collapsed else ROUND
         return replace(state, phase=SETTLE if more else then, tries=state.tries + 1)
