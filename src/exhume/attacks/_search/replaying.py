@@ -11,22 +11,21 @@ alone decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
+from exhume.attacks._search.replay_start import exchanged
+from exhume.attacks._search.replay_training import Training, is_smooth
 from exhume.equation.norms import FreeNorm
 from exhume.equation.replay import ReplayEquation, ReplayPoint
 from exhume.results.stop import Stop
 from exhume.solvers.conjugate_gradient import CGOptions
 from exhume.solvers.levenberg_marquardt import gauss_newton_step
-from exhume.training.recipe import Recipe
-from exhume.training.simulation import Simulation, Unknowns
 
 
 @dataclass(frozen=True)
@@ -82,67 +81,6 @@ _SMALL = 1e-6
 # Relative residual below which a start has explained the weights, and no other is tried. Under Adam a start that
 # stalled at 4e-3 was off by 0.03 (tests/attacks/test_replay.py).
 _SOLVED = 1e-3
-# Learning rates of coarse trainings are adjusted so often to the length of the whole one.
-_ADJUSTMENTS = 3
-
-
-@dataclass(frozen=True)
-class Training:
-    """The training to be replayed.
-
-    Attributes:
-        module: the network.
-        initial: weights before training, of all that were trained.
-        trained: theta_T (P,).
-        recipe: with a first guess of numbers that are not known.
-        fitted: whether learning rate and weight decay are.
-        input_shape: of a sample.
-        targets: Y (n, k).
-        basis: (r, d) of a subspace that holds the samples; None if none is known.
-    """
-
-    module: nn.Module
-    initial: Mapping[str, Tensor]
-    trained: Tensor
-    recipe: Recipe
-    fitted: tuple[bool, bool]
-    input_shape: tuple[int, ...]
-    targets: Tensor
-    basis: Tensor | None = None
-
-    def simulation(self, steps: int | None = None, factor: float = 1.0) -> Simulation:
-        """Of the recipe, or of so many steps that are as long together, times a factor, on all samples at once."""
-        recipe = self.recipe
-        if steps is not None:
-            rate = factor * (recipe.learning_rate or 0.0) * sum(recipe.factors()) / steps / (1 - recipe.momentum)
-            optimiser = recipe.optimiser if recipe.adaptive else "sgd"
-            plain = {"optimiser": optimiser, "momentum": 0.0, "schedule": None}
-            recipe = recipe.changed(steps=steps, learning_rate=rate, batch_size=None, order_seed=None, **plain)
-        return Simulation(self.module, self.initial, recipe, self.input_shape, self.targets)
-
-    def factor(self, samples: Tensor, steps: int) -> float:
-        """The factor by which coarse steps move as far as the recipe's at these samples."""
-        if self.fitted[0]:
-            length = float((self.trained - self.simulation(1).start).norm())
-        else:
-            length = _length(self.simulation(), samples)
-        factor = 0.6
-        for _ in range(_ADJUSTMENTS):
-            moved = _length(self.simulation(steps, factor), samples)
-            factor *= min(max(length / max(moved, 1e-30), 0.1), 10.0) if math.isfinite(moved) else 0.1
-        return factor
-
-
-def _length(simulation: Simulation, samples: Tensor) -> float:
-    return float((simulation.run(Unknowns.of(samples)).weights - simulation.start).norm())
-
-
-def _is_smooth(training: Training) -> bool:
-    """Whether the network has no ReLU: then a sharpness changes nothing."""
-    simulation, probe = training.simulation(1), torch.Generator().manual_seed(0)
-    samples = torch.randn((len(training.targets), math.prod(training.input_shape)), generator=probe)
-    ends = [simulation.run(Unknowns.of(samples.to(training.targets)), each).weights for each in (None, 1.0)]
-    return torch.equal(*ends)
 
 
 @dataclass(frozen=True)
@@ -180,27 +118,36 @@ class ReplayState:
 
 
 class ReplaySearch(Search[ReplayState]):
-    """Starts from noise, each through all phases, until one explains the weights.
+    """A given start through the last phase, then starts from noise through all, until one explains the weights.
 
     Args:
         problem: what is attacked.
         training: what is replayed.
         max_starts: at most.
+        given: samples (n, d) to start from; None for noise only.
     """
 
     state_type = ReplayState
 
-    def __init__(self, problem: Problem, training: Training, max_starts: int) -> None:
+    def __init__(self, problem: Problem, training: Training, max_starts: int, given: Tensor | None = None) -> None:
         self.problem, self.count = problem, len(training.targets)
-        self._training, self._max_starts = training, max_starts
-        self._smooth = _is_smooth(training)
+        self._training, self._max_starts, self._given = training, max_starts, given
+        self._smooth = is_smooth(training)
         self._phases = [each for each in PHASES if each.steps is not None and each.steps < training.recipe.steps]
         self._tried = min(_TRIED, len(self._phases)) - 1
         self._phases += [each for each in PHASES if each.steps is None and not (self._smooth and each.sharpness)]
 
     def begin(self, generator: torch.Generator) -> ReplayState:
-        """Noise."""
-        return self._begin_start(ReplayState(torch.empty(0)), generator)
+        """The given samples, or noise."""
+        training, rows = self._training, self._given
+        if rows is None:
+            return self._begin_start(ReplayState(torch.empty(0)), generator)
+        rows = rows.to(training.targets)
+        rows = rows if training.basis is None else rows @ training.basis.T
+        rows = exchanged(self.equation(self.last), rows, training.targets)
+        if any(training.fitted):
+            rows = torch.cat([rows, torch.zeros_like(rows[:1])])
+        return self._begin_phase(ReplayState(rows, phase=len(self._phases) - 1), rows)
 
     def restore(self, state: ReplayState) -> ReplayState:
         """Simulates the training again."""
