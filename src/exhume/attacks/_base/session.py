@@ -92,6 +92,7 @@ class Session:
         self._unit = 1  # samples of the current stage: a pass is one application of the features to all of them
         self._spent: Stop | None = None
         self._begun = 0
+        self._began_at = time.monotonic()
         self._finished: list[_FinishedStage] = []
         self._resumed: tuple[_Saved, dict[str, torch.Tensor], Any] | None = None
 
@@ -107,6 +108,12 @@ class Session:
     def passes_left(self) -> float:
         """Passes until the budget is spent."""
         return self._budget.max_passes - self.passes()
+
+    def share_spent(self) -> float:
+        """Of the budget, of passes or of time; 0 without one."""
+        now, budget = time.monotonic(), self._budget
+        of_time = (now - self._began_at) / max(budget.ends_at - self._began_at, 1e-9)
+        return max(self.passes() / budget.max_passes, of_time)
 
     def history(self, num_samples: int) -> dict[str, list[float]]:
         """Steps, losses and passes so far, as columns."""

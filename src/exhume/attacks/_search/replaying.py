@@ -65,8 +65,9 @@ PHASES = (
     Phase(None, None, 1.0, 30, 2.0, 1e-2, 50, True),
 )
 _CG_TOLERANCE = 1e-2
-# With ReLUs, random starts of which the best goes on, and the coarse phases that they go through before.
-_TRIES, _TRIED = 8, 2
+# With ReLUs, random starts of which the best goes on, the coarse phases that they go through before, and the share of
+# the budget after which no other is made.
+_TRIES, _TRIED, _TRYING = 8, 2, 0.3
 # The first rows are noise of this standard deviation.
 _START = 0.3
 # Sharpness of the Jacobian in the last phase, times the relative residual; a rejected step lowers it, others raise it.
@@ -169,7 +170,7 @@ class ReplaySearch(Search[ReplayState]):
             if _loss(state) < state.first_loss:
                 state = replace(state, first=state.rows, first_loss=_loss(state))
             state = replace(state, tries=state.tries + 1)
-            if state.tries < _TRIES:
+            if state.tries < _TRIES and session.share_spent() < _TRYING:
                 return self._begin_start(state, session.generator)
             return self._begin_phase(replace(state, phase=state.phase + 1), state.first)
         if state.phase + 1 < len(self._phases):
