@@ -34,6 +34,8 @@ from exhume.training.recipe import Recipe
 # First guesses of unknown numbers: share of learning rate x steps that the weights that moved most went under Adam, and
 # weight decay.
 _MOVED_SHARE, _DECAY = 0.7, 1e-2
+# Share of the budget that `layers` may take for a start. Without a limit it took 280 s on a network of `benches replay`.
+_LAYERS_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _found_otherwise(problem: Problem, session: Session) -> Tensor | None:
         return None
     names, _ = chosen_names(target, "all", from_initial=True)
     network = TrainedNetwork(model, target.input_shape, torch.float32)
-    return session.run_stage(LayersSearch(problem, network, Nodes((), names), max_starts=1)).rows
+    return session.run_stage(LayersSearch(problem, network, Nodes((), names), max_starts=1), _LAYERS_SHARE).rows
 
 
 def _targets(target: Target, recipe: Recipe, count: int, outputs: Tensor | None) -> tuple[Tensor, str | None]:

@@ -145,8 +145,11 @@ class Session:
         """For `levenberg_marquardt`: records a step, and ends the run when the budget is spent."""
         return self.record(point) or self.is_over_budget(point)
 
-    def run_stage(self, search: Search[State]) -> SearchResult:
-        """Runs the search, resumes it, or replays it if it finished before the checkpoint."""
+    def run_stage(self, search: Search[State], share: float = 1.0) -> SearchResult:
+        """Runs the search, resumes it, or replays it if it finished before the checkpoint.
+
+        It also ends when this share of the budget is spent, and other stages follow.
+        """
         if self._begun == 0:
             self._read_checkpoint()
         self._begun, self._unit = self._begun + 1, search.count
@@ -160,6 +163,8 @@ class Session:
                 self._note(where.loss)
                 self._show(where.step, where.total, where.loss, samples_of(state))
             stop = search.finished(state) or self.budget_spent()
+            if stop is None and self.share_spent() >= share:
+                stop = Stop.STARTS_SPENT
             if stop is not None:
                 self._show(where.step, where.step, where.loss)
                 result = search.give_up(state, stop, self)
