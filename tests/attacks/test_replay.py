@@ -9,7 +9,7 @@ from torch import nn
 import exhume
 from exhume import Knowledge, Recipe, Target
 from exhume.attacks import fitting
-from exhume.attacks._search.replay_start import exchanged, placed
+from exhume.attacks._search.replaying.start import exchanged, placed
 from exhume.equation.replay import ReplayEquation
 from exhume.errors import InputError
 from exhume.training import losses

@@ -19,8 +19,8 @@ from torch import Tensor
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
-from exhume.attacks._search.replay_start import exchanged
-from exhume.attacks._search.replay_training import Training, is_smooth
+from exhume.attacks._search.replaying.start import exchanged
+from exhume.attacks._search.replaying.training import Training, is_smooth
 from exhume.equation.norms import FreeNorm
 from exhume.equation.replay import ReplayEquation, ReplayPoint
 from exhume.results.stop import Stop
