@@ -34,7 +34,7 @@ from exhume.training.recipe import Recipe
 # First guesses of unknown numbers: share of learning rate x steps that the weights that moved most went under Adam, and
 # weight decay.
 _MOVED_SHARE, _DECAY = 0.7, 1e-2
-# Share of the budget that `layers` may take for a start; on a network of `benches replay` (seed 11) it used 280 s.
+# Share of the budget that `layers` may take for a start, so that replaying has most of it; not tuned.
 _LAYERS_SHARE = 0.4
 
 
