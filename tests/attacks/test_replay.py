@@ -9,7 +9,11 @@ from torch import nn
 import exhume
 from exhume import Knowledge, Recipe, Target
 from exhume.attacks import fitting
+from exhume.attacks._search.replaying.start import exchanged, placed
+from exhume.equation.replay import ReplayEquation
 from exhume.errors import InputError
+from exhume.training import losses
+from exhume.training.simulation import Simulation, Unknowns
 
 SAMPLES, LABELS = 2, torch.tensor([0, 1])
 SGD = Recipe(learning_rate=0.2, steps=8)
@@ -121,3 +125,63 @@ def test_the_ladder_replays_where_a_recipe_is_known_and_first_of_all_under_adam(
     assert fitting(target())[:2] == ("unmix", "replay")
     assert "replay" not in fitting(target(recipe=None))
     assert "replay" not in fitting(target(labels=None))  # the number of samples is not known
+
+
+def relu_victim(labels, **recipe):
+    """A dense ReLU network, its samples, and a target that knows neither labels nor the order of the samples."""
+    torch.manual_seed(0)
+    recipe = Recipe(learning_rate=0.3, steps=20, **recipe)
+    model, samples = nn.Sequential(nn.Linear(8, 120), nn.ReLU(), nn.Linear(120, 2)), torch.randn(len(labels), 8)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    optimiser = torch.optim.SGD(model.parameters(), 0.3)
+    for batch in recipe.batches(len(labels)):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(samples[batch]), labels[batch]).backward()
+        optimiser.step()
+    knowledge = Knowledge(recipe=recipe, num_samples=len(labels))
+    return samples, Target.last_layer(model.eval(), initial_head=before, input_shape=(8,), knowledge=knowledge)
+
+
+def test_unknown_labels_of_unequal_classes_are_read_off_the_samples_that_the_search_starts_from():
+    labels = torch.tensor([0, 1, 1, 1])
+    samples, relu_target = relu_victim(labels)
+    result = exhume.Replay(max_starts=1)(relu_target)
+    score = exhume.score(result, samples)
+    assert result.certificate.verdict == "exact"
+    assert score.error < 1e-4
+    assert [int(result.labels[match.row]) for match in score.matches] == [
+        int(labels[match.truth_index]) for match in score.matches
+    ]
+    assert "those that the trained network gives" in result.summary()
+
+
+def test_rows_go_to_the_labels_that_the_trained_network_gives_them():
+    rows, targets = torch.arange(6.0).reshape(3, 2), torch.eye(3)
+    outputs = torch.tensor([[0.0, 0.0, 4.0], [4.0, 3.9, 0.0], [5.0, 0.0, 0.0]])
+    assert torch.equal(placed(rows, outputs, targets, losses.get("cross-entropy")), rows[[2, 1, 0]])
+
+
+def replayed(samples, targets, recipe):
+    """The equation of a training on these samples."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(4, 20), nn.GELU(), nn.Linear(20, 2))
+    simulation = Simulation(model, dict(model.named_parameters()), recipe, (4,), targets)
+    return ReplayEquation(simulation, simulation.run(Unknowns.of(samples)).weights, len(samples))
+
+
+def test_rows_of_one_class_are_exchanged_until_batches_of_known_order_fit():
+    torch.manual_seed(2)
+    samples, targets = torch.randn(4, 4), torch.eye(2)[[0, 0, 0, 1]]
+    equation = replayed(samples, targets, Recipe(learning_rate=0.3, steps=10, batch_size=2, order_seed=0))
+    assert torch.equal(exchanged(equation, samples[[2, 0, 1, 3]], targets), samples)
+
+
+def test_a_neuron_that_misses_far_more_than_the_others_counts_less():
+    torch.manual_seed(2)
+    samples, targets = torch.randn(4, 4), torch.eye(2)[[0, 0, 1, 1]]
+    equation = replayed(samples, targets, Recipe(learning_rate=0.3, steps=10))
+    trained = equation.trained + 1e-3 * torch.randn_like(equation.trained)
+    trained[4:8] += 1.0  # all that the second neuron reads
+    spoiled = ReplayEquation(equation.simulation, trained, 4)
+    weights = spoiled.robust(spoiled.at(samples))[0].weights[:80].reshape(20, 4)
+    assert float(weights[1].max()) < 0.01 < 0.3 < float(weights[[0, *range(2, 20)]].min())

@@ -23,7 +23,7 @@ ATTACKS = {
     "kkt": ("--option", "max_steps=150", "--option", "tolerance=0", "--option", "sample_rate=0.001"),
     "layers": ("--option", "max_starts=1", "--budget-passes", "9000"),
     "ntk": ("--option", "max_steps=150", "--option", "tolerance=0"),
-    "replay": ("--recipe", "{folder}/recipe.yaml", "--know", "labels={folder}/labels.npy", "--option", "max_starts=1"),
+    "replay": ("--recipe", "{folder}/recipe.yaml", "--know", "labels={folder}/labels.npy", "--budget-passes", "20000"),
     "subspace": ("--option", "max_starts=1", "--know", "subspace={folder}/basis.npy", "--budget-passes", "400"),
     "unmix": ("--budget-passes", "1500"),
 }

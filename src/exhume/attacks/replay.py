@@ -13,10 +13,19 @@ from exhume.attacks._base.problem import EquationCount, Problem, Proposal
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.replayed import certify_replay
-from exhume.attacks._search.replaying import ReplaySearch, Training
+from exhume.attacks._search.layers import LayersSearch
+from exhume.attacks._search.replaying.search import ReplaySearch
+from exhume.attacks._search.replaying.start import placed
+from exhume.attacks._search.replaying.training import Training
+from exhume.attacks.layers import Layers
+from exhume.attacks.unmix import Unmix
+from exhume.equation.parameters import chosen_names
+from exhume.equation.path import Nodes
 from exhume.equation.replay import ReplayPoint
+from exhume.equation.trained_network import TrainedNetwork
 from exhume.errors import InputError
 from exhume.target import data_subspace as subspaces
+from exhume.target.dense_displacement import dense_displacement
 from exhume.target.network_weights import NetworkWeights
 from exhume.target.target import Target
 from exhume.training import losses
@@ -25,6 +34,8 @@ from exhume.training.recipe import Recipe
 # First guesses of unknown numbers: share of learning rate x steps that the weights that moved most went under Adam, and
 # weight decay.
 _MOVED_SHARE, _DECAY = 0.7, 1e-2
+# Share of the budget that `layers` may take for a start, so that replaying has most of it; not tuned.
+_LAYERS_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,8 @@ class Replay(Attack):
     Adam too, and every network. At the true recipe the residual falls to rounding, and the result can be exact.
 
     Attributes:
-        max_starts: random starts at most; more are made only while no start explains the weights.
+        max_starts: starts at most; more are made only while none explains the weights. Where one step size moves all
+            weights the first is what `unmix` or `layers` finds; all others are random.
 
     Examples:
         >>> import exhume
@@ -87,9 +99,13 @@ class Replay(Attack):
         assert problem.num_samples is not None  # the base asks for it
         if target.knowledge.known_samples:
             raise InputError("replay finds all samples alike; it does not use known ones: leave them out")
-        targets, assumed = _targets(target, recipe, problem.num_samples)
+        given = None if recipe.adaptive else _found_otherwise(problem, session)
+        outputs = None if given is None else problem.outputs(given.to(problem.features.dtype))
+        targets, assumed = _targets(target, recipe, problem.num_samples, outputs)
         training = _training(target, model, recipe, targets, session.generator)
-        search = ReplaySearch(problem, training, self.max_starts)
+        if given is not None and outputs is not None:
+            given = placed(given, outputs, targets, losses.get(recipe.loss))
+        search = ReplaySearch(problem, training, self.max_starts, given)
         found = session.run_stage(search)
         equation = search.equation(search.last)
         equation, point = equation.weighted_by(equation.at(found.rows), search.last.delta)
@@ -123,18 +139,44 @@ def _known(target: Target) -> tuple[NetworkWeights, Recipe]:
     return model, recipe
 
 
-def _targets(target: Target, recipe: Recipe, count: int) -> tuple[Tensor, bool]:
-    """Y (n, k), and whether labels were assumed: classes in equal parts, or signs."""
-    outputs, loss, labels = target.num_outputs, losses.get(recipe.loss), target.knowledge.labels
-    assumed = labels is None
+def _found_otherwise(problem: Problem, session: Session) -> Tensor | None:
+    """Samples that `unmix`, or one start of `layers`, finds where one step size moved all weights; None for neither.
+
+    A dense layer without ReLU shows the span of the samples, where the search from noise is quick.
+    """
+    target = problem.target
+    model = target.known_model
+    assert model is not None
+    if Unmix.applies_to(target):
+        try:
+            if not dense_displacement(model, target.input_shape, problem.num_samples).relu:
+                return None
+            found = Unmix().run(problem, session)
+        except InputError:  # too few neurons, or no span
+            return None
+        return found.samples if len(found.samples) == problem.num_samples else None
+    if not Layers.applies_to(target):
+        return None
+    names, _ = chosen_names(target, "all", from_initial=True)
+    network = TrainedNetwork(model, target.input_shape, torch.float32)
+    return session.run_stage(LayersSearch(problem, network, Nodes((), names), max_starts=1), _LAYERS_SHARE).rows
+
+
+def _targets(target: Target, recipe: Recipe, count: int, outputs: Tensor | None) -> tuple[Tensor, str | None]:
+    """Y (n, k), and what labels that are not known were taken to be: those of a start's outputs, or equal parts."""
+    size, loss, labels = target.num_outputs, losses.get(recipe.loss), target.knowledge.labels
+    assumed = None
     if labels is None:
         if recipe.loss == "square":
             raise InputError("replay of a square loss needs the labels: Knowledge(labels=...), or --know labels=FILE")
-        classes = torch.arange(count) % max(outputs, 2)
-        labels = classes if outputs > 1 else 2.0 * classes - 1
+        assumed, classes = "the classes in equal parts", torch.arange(count) % max(size, 2)
+        if outputs is not None:
+            assumed = "those that the trained network gives the samples that the search starts from"
+            classes = outputs.argmax(1) if size > 1 else (outputs[:, 0] > 0).long()
+        labels = classes if size > 1 else 2.0 * classes - 1
     if len(labels) != count:
         raise InputError(f"{len(labels)} labels are known, but {count} samples are looked for")
-    return loss.targets(labels, outputs).to(target.displacement), assumed
+    return loss.targets(labels, size).to(target.displacement), assumed
 
 
 def _training(
@@ -175,10 +217,10 @@ def _evidence(training: Training, found: SearchResult, point: ReplayPoint) -> di
     return evidence
 
 
-def _notes(training: Training, recipe: Recipe, assumed: bool, point: ReplayPoint) -> dict[str, str]:
+def _notes(training: Training, recipe: Recipe, assumed: str | None, point: ReplayPoint) -> dict[str, str]:
     notes = {"recipe": f"Recipe: {recipe.sentence()}."}
     if assumed:
-        notes["labels"] = "Labels: not known, and taken to be the classes in equal parts."
+        notes["labels"] = f"Labels: not known, and taken to be {assumed}."
     if training.basis is not None:
         notes["span"] = f"Span: solved in the {len(training.basis)} dimensions that the first layer moved in."
     if not recipe.order_known:

@@ -90,6 +90,21 @@ class ReplayEquation:
         equation = replace(self, weights=torch.cat(parts))
         return equation, equation.at_end(point.rows, point.end)
 
+    def robust(self, point: ReplayPoint) -> tuple[ReplayEquation, ReplayPoint]:
+        """The equation with less weight on outliers, and the point in it: iteration for a Cauchy loss.
+
+        A neuron that crosses a kink spoils all its weights: the size of what a weight misses is taken from its row and
+        its column, m^2 = (mean square of the row) (of the column) / (of the layer), and compared with the median.
+        """
+        parts = []
+        for part, rows in zip(self._layers(point.residual), self.simulation.loss.rows, strict=True):
+            squares = part.reshape(rows, -1).square()
+            size = (squares.mean(1, True) * squares.mean(0, True) / (squares.mean() + _TINY)).flatten()
+            parts.append((1 + size / (size.median() + _TINY)).rsqrt())
+        found = torch.cat(parts)
+        equation = replace(self, weights=found if self.weights is None else self.weights * found)
+        return equation, equation.at_end(point.rows, point.end)
+
     def at(self, rows: Tensor) -> ReplayPoint:
         """Simulates the training; one simulation."""
         self._count(2)

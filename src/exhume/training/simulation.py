@@ -84,6 +84,7 @@ class NetworkLoss:
         self._buffers = {name: each.clone() for name, each in self._module.named_buffers()}
         self._names, self._shapes = tuple(initial), [each.shape for each in initial.values()]
         self.sizes = [each.numel() for each in initial.values()]
+        self.rows = [max(len(each), 1) if each.ndim > 1 else each.numel() for each in initial.values()]
         self._loss, self._input_shape = losses.get(recipe.loss), input_shape
 
     def outputs(self, weights: Tensor, samples: Tensor) -> Tensor:

@@ -92,6 +92,7 @@ class Session:
         self._unit = 1  # samples of the current stage: a pass is one application of the features to all of them
         self._spent: Stop | None = None
         self._begun = 0
+        self._began_at = time.monotonic()
         self._finished: list[_FinishedStage] = []
         self._resumed: tuple[_Saved, dict[str, torch.Tensor], Any] | None = None
 
@@ -107,6 +108,12 @@ class Session:
     def passes_left(self) -> float:
         """Passes until the budget is spent."""
         return self._budget.max_passes - self.passes()
+
+    def share_spent(self) -> float:
+        """Of the budget, of passes or of time; 0 without one."""
+        now, budget = time.monotonic(), self._budget
+        of_time = (now - self._began_at) / max(budget.ends_at - self._began_at, 1e-9)
+        return max(self.passes() / budget.max_passes, of_time)
 
     def history(self, num_samples: int) -> dict[str, list[float]]:
         """Steps, losses and passes so far, as columns."""
@@ -138,8 +145,11 @@ class Session:
         """For `levenberg_marquardt`: records a step, and ends the run when the budget is spent."""
         return self.record(point) or self.is_over_budget(point)
 
-    def run_stage(self, search: Search[State]) -> SearchResult:
-        """Runs the search, resumes it, or replays it if it finished before the checkpoint."""
+    def run_stage(self, search: Search[State], share: float = 1.0) -> SearchResult:
+        """Runs the search, resumes it, or replays it if it finished before the checkpoint.
+
+        It also ends when this share of the budget is spent, and other stages follow.
+        """
         if self._begun == 0:
             self._read_checkpoint()
         self._begun, self._unit = self._begun + 1, search.count
@@ -153,6 +163,8 @@ class Session:
                 self._note(where.loss)
                 self._show(where.step, where.total, where.loss, samples_of(state))
             stop = search.finished(state) or self.budget_spent()
+            if stop is None and self.share_spent() >= share:
+                stop = Stop.STARTS_SPENT
             if stop is not None:
                 self._show(where.step, where.step, where.loss)
                 result = search.give_up(state, stop, self)
