@@ -154,7 +154,7 @@ def measure(case: Case, folder: Path, seconds: float) -> dict[str, object]:
         loss = functional.cross_entropy(network(truth), labels)
         loss.backward()
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     public = images()[:, HELD_OUT:].flatten(0, 1) if case.public else None
     knowledge = exhume.Knowledge(num_samples=len(truth), public=public)
     target = exhume.Target.network(network, initial=before, input_shape=SHAPE, knowledge=knowledge)

@@ -10,6 +10,7 @@ from exhume.attacks import layers
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._search.feature_spans.prior import Prior
 from exhume.errors import InputError
+from exhume.support import checkpoint
 
 DIGITS = data.load("digits", samples=60).inputs
 SAMPLES, PUBLIC = DIGITS[:3], DIGITS[10:]
@@ -56,6 +57,23 @@ def test_a_spent_budget_still_gives_what_was_found(monkeypatch):
     assert result.stop is exhume.Stop.PASS_LIMIT
     cosines = torch.cosine_similarity(SAMPLES[:, None], result.samples[None], dim=2)
     assert float(cosines.max(0).values.min()) > 0.5
+
+
+def test_a_run_that_is_cut_goes_on_to_the_same_samples(monkeypatch, tmp_path):
+    monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    one, path = target(public=PUBLIC), tmp_path / "checkpoint"
+
+    def cut(event):
+        if event.step == 1:
+            raise KeyboardInterrupt
+
+    whole = exhume.Layers()(one)
+    with pytest.raises(KeyboardInterrupt):
+        exhume.Layers()(one, checkpoint=path, progress=cut)
+    resumed = exhume.Layers()(one, checkpoint=path, resume=True)
+    torch.testing.assert_close(resumed.samples, whole.samples)
+    assert resumed.steps == whole.steps > 1
 
 
 def test_networks_without_a_layer_for_all_patches_are_refused(monkeypatch):
