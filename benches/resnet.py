@@ -160,7 +160,7 @@ def measure(case: Case, folder: Path, seconds: float) -> dict[str, object]:
     target = exhume.Target.network(network, initial=before, input_shape=SHAPE, knowledge=knowledge)
     result = exhume.Layers()(target, seed=case.pictures, max_seconds=seconds)
     score, pairs = simudy_score(truth, result.samples)
-    save_file({"truth": truth, "rows": result.samples.contiguous()}, folder / f"{case.name}.safetensors")
+    save_file({"truth": truth.contiguous(), "rows": result.samples.contiguous()}, folder / f"{case.name}.safetensors")
     found = {"ssim": score, "found": pairs, "uncovered": result.evidence["uncovered"], "passes": result.passes}
     return found | {"seconds": result.seconds, "loss": [losses[0], losses[-1]], "stop": result.stop.value}
 
