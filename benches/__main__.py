@@ -38,6 +38,7 @@ BENCHES = (
     "several_outputs",
     "unmix",
     "layers",
+    "resnet",
     "replay",
     "tabular",
     "diagnosis",

@@ -182,3 +182,16 @@ def test_bad_input_is_one_line_and_exit_code_2(exhume_command, tmp_path, monkeyp
     assert message in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_resnet18_is_trained_by_a_recipe_with_stored_statistics(exhume_json, tmp_path):
+    path, out = tmp_path / "recipe.yaml", tmp_path / "run"
+    path.write_text("learning_rate: 0.01\nsteps: 2\n")
+    words = ("--samples", 3, "--width", 2, "--recipe", path, "--out", out)
+    code, value = exhume_json("train", "resnet18", *words)
+    assert (code, value["width"], value["num_features"]) == (0, 2, 16)
+    model = RunFolder(out).load_target().known_model
+    assert not model.module.training
+    assert model.trained[0] == "stages.0.0.weight"
+    moved = {name for name in model.trained if bool(model.displacement(name).any())}
+    assert {"stages.0.0.weight", "stages.4.1.bn2.bias", "head.weight"} <= moved

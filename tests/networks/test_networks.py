@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from exhume.errors import InputError
-from exhume.networks import MLP, NETWORKS, Conv, ResNet, TwoLayer, VisionTransformer, build
+from exhume.networks import MLP, NETWORKS, Conv, ResNet, ResNet18, TwoLayer, VisionTransformer, build
 
 # One row a network: (class, arguments, features that the head reads).
 CASES = {
@@ -17,6 +17,7 @@ CASES = {
     "conv": (Conv, {"image_shape": (2, 5, 5), "channels": 3, "num_outputs": 2, "activation": "gelu"}, 75),
     "conv-pooled": (Conv, {"image_shape": (1, 6, 6), "channels": 4, "pooled": True}, 4),
     "resnet": (ResNet, {"image_shape": (2, 8, 8), "channels": 3, "num_outputs": 2}, 147),
+    "resnet18": (ResNet18, {"image_shape": (3, 8, 8), "channels": 2, "num_outputs": 3}, 16),
     "vit": (VisionTransformer, {"image_shape": (3, 8, 8), "width": 12, "num_outputs": 3, "zero_head": False}, 12),
 }
 
@@ -84,8 +85,8 @@ def test_inputs_of_another_size_are_refused(case):
 
 
 def test_registry_lists_every_network():
-    assert sorted(NETWORKS) == ["conv", "mlp", "resnet", "two-layer", "vit"]
-    with pytest.raises(InputError, match="unknown network 'lstm'; valid: conv, mlp, resnet, two-layer, vit"):
+    assert sorted(NETWORKS) == ["conv", "mlp", "resnet", "resnet18", "two-layer", "vit"]
+    with pytest.raises(InputError, match="unknown network 'lstm'; valid: conv, mlp, resnet, resnet18, two-layer, vit"):
         build("lstm", {})
 
 

@@ -10,10 +10,13 @@ import torch
 from exhume.attacks._base.attack import Attack
 from exhume.attacks._base.problem import EquationCount, Problem, Proposal
 from exhume.attacks._base.session import Session
+from exhume.attacks._finish.feature_spans import finish_spans
 from exhume.attacks._finish.layers import finish_layers
+from exhume.attacks._search.feature_spans.search import FeatureSpanSearch
 from exhume.attacks._search.layers import LayersSearch
+from exhume.equation.feature_span import FeatureSpans
 from exhume.equation.parameters import chosen_names, count_equations, known_network
-from exhume.equation.path import Nodes
+from exhume.equation.path import MEMORY_BUDGET, Nodes
 from exhume.equation.trained_network import TrainedNetwork
 from exhume.errors import InputError
 from exhume.results.error_bars import Limits
@@ -83,6 +86,8 @@ class Layers(Attack):
         assert problem.num_samples is not None
         network = TrainedNetwork(model, target.input_shape, torch.float32)
         names, left_out = chosen_names(target, "all", from_initial=True)
+        if self._too_large(network, names, problem.num_samples):
+            return self._by_feature_spans(problem, session, network, names)
         search = LayersSearch(problem, network, Nodes((), names, known=target.knowledge.samples), self.max_starts)
         found = session.run_stage(search)
         counted = self.equation_count(target, problem.num_samples)
@@ -91,7 +96,28 @@ class Layers(Attack):
             proposal.notes["left out"] = f"Left out, as their initial weights are not known: {', '.join(left_out)}."
         return proposal
 
+    def _too_large(self, network: TrainedNetwork, names: tuple[str, ...], num_samples: int) -> bool:
+        """Whether the gradients of all samples at all nodes exceed the memory budget of the path equation."""
+        numbers = sum(network.after[name].numel() for name in names)
+        return 4 * numbers * num_samples * len(network.readout) * self.tuning.layers.last_nodes > MEMORY_BUDGET
 
+    def _by_feature_spans(
+        self, problem: Problem, session: Session, network: TrainedNetwork, names: tuple[str, ...]
+    ) -> Proposal:
+        """Searches the samples one by one in the row spaces of layers with few positions."""
+        assert problem.num_samples is not None
+        total = problem.num_samples + problem.target.knowledge.known_samples
+        spans = FeatureSpans(network, names, total, problem.features.count)
+        if not spans.layers:
+            raise InputError(_TOO_LARGE)
+        found = session.run_stage(FeatureSpanSearch(problem, spans))
+        return finish_spans(problem, spans, found, self.equation_count(problem.target, problem.num_samples))
+
+
+_TOO_LARGE = (
+    "the gradients of all samples at all nodes exceed 4 GB, and no linear layer or convolution can hold the "
+    "patches of all samples: samples times positions exceed its inputs or outputs everywhere"
+)
 _NO_NETWORK = (
     "layers reads a whole network, and this target has none, or only its head was trained, or the initial weights of "
     "the other layers are not known; give the state dict of the untrained network: "

@@ -39,6 +39,7 @@ KNOWLEDGE_NAMES = (
     "column_mean",
     "column_std",
     "subspace",
+    "public",
     "recipe",
     "initial_head",
     "initial_body",

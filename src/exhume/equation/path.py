@@ -30,6 +30,8 @@ from exhume.support.text import parse_bytes
 # Added to the diagonal of the Gram matrix, over its mean: neighbouring nodes have nearly equal gradients.
 _RIDGE = {torch.float32: 1e-6, torch.float64: 1e-14}
 
+MEMORY_BUDGET = 4_000_000_000  # bytes, for the gradients of all samples at all nodes
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -98,7 +100,7 @@ class PathEquation:
         nodes: Nodes,
         *,
         count: Callable[[float], None] = lambda rows: None,
-        memory_budget: int | str = "4GB",
+        memory_budget: int | str = MEMORY_BUDGET,
         left_out: torch.Tensor | None = None,
     ) -> None:
         self.network, self.nodes, self._count, self._budget = network, nodes, count, parse_bytes(memory_budget)

@@ -11,12 +11,13 @@ from exhume.networks.base import Network
 from exhume.networks.conv import Conv
 from exhume.networks.mlp import MLP
 from exhume.networks.resnet import ResNet
+from exhume.networks.resnet18 import ResNet18
 from exhume.networks.two_layer import TwoLayer
 from exhume.networks.vit import VisionTransformer
 from exhume.support.validation import one_of
 
 NETWORKS: dict[str, type[Network]] = {
-    network.name: network for network in (TwoLayer, MLP, Conv, ResNet, VisionTransformer)
+    network.name: network for network in (TwoLayer, MLP, Conv, ResNet, ResNet18, VisionTransformer)
 }
 
 
@@ -40,4 +41,4 @@ def build(name: str, config: Mapping[str, Any], seed: int = 0) -> Network:
     return network(**config, seed=seed)
 
 
-__all__ = ["MLP", "NETWORKS", "Conv", "Network", "ResNet", "TwoLayer", "VisionTransformer", "build"]
+__all__ = ["MLP", "NETWORKS", "Conv", "Network", "ResNet", "ResNet18", "TwoLayer", "VisionTransformer", "build"]

@@ -23,7 +23,7 @@ from exhume.support.labels import are_one_hot, are_signs
 from exhume.support.validation_errors import invalid
 from exhume.training.recipe import Recipe
 
-_TENSORS = ("samples", "labels", "subspace")
+_TENSORS = ("samples", "labels", "subspace", "public")
 Channels = float | tuple[float, ...]
 
 
@@ -65,6 +65,9 @@ class Knowledge(BaseModel):
     """Standard deviation of every column, likewise."""
     subspace: torch.Tensor | None = None
     """(r, d) rows that span a subspace with all samples in it."""
+    public: torch.Tensor | None = None
+    """(m, d) public samples of the same kind that are not training samples: `layers` takes their mean and variances
+    for a prior where it reads feature spans."""
     recipe: Recipe | None = None
     """How the model was trained; `replay` simulates it."""
     initial_head: Literal["known", "zero", "unknown"] = "known"
@@ -100,7 +103,7 @@ class Knowledge(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Knowledge:
-        for name in ("samples", "subspace"):
+        for name in ("samples", "subspace", "public"):
             rows = getattr(self, name)
             if rows is not None and rows.ndim != 2:
                 raise ValueError(f"{name} are rows (m, d), not numbers of shape {tuple(rows.shape)}")

@@ -16,7 +16,7 @@ from exhume.training.recipe import Recipe
 NAMES = tuple(Knowledge.model_fields)
 # Knowledge that is too large for a command line, and which of it may be images (m, C, H, W).
 _RECIPE = "recipe"
-FROM_FILES, _ROWS = ("samples", "labels", "subspace", _RECIPE), ("samples", "subspace")
+FROM_FILES, _ROWS = ("samples", "labels", "subspace", "public", _RECIPE), ("samples", "subspace", "public")
 _SUFFIXES = (".npy", ".safetensors")
 
 

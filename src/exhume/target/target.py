@@ -89,7 +89,7 @@ class Target:
                 f"input shape {brief(shape, 80)} has {brief(math.prod(shape), 30)} numbers, "
                 f"the model takes {features.input_dim}"
             )
-        for name in ("samples", "subspace"):
+        for name in ("samples", "subspace", "public"):
             rows = getattr(self.knowledge, name)
             if rows is not None and rows.shape[1] != features.input_dim:
                 raise InputError(

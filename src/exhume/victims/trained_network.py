@@ -10,15 +10,15 @@ from torch import Tensor
 
 from exhume import networks
 from exhume.errors import InputError
-from exhume.networks import Conv, Network, ResNet
+from exhume.networks import Conv, Network, ResNet, ResNet18
 from exhume.support.validation import positive_number
 from exhume.target.knowledge import Knowledge
 from exhume.target.target import Target
 from exhume.training.gradient_descent import Training
 
 # The setting of each network that is its width, and the networks that take images only.
-WIDTH_SETTINGS = {"two-layer": "width", "mlp": "hidden", "conv": "channels", "resnet": "channels", "vit": "width"}
-_OF_IMAGES = ("conv", "resnet", "vit")
+_OF_IMAGES = ("conv", "resnet", "resnet18", "vit")
+WIDTH_SETTINGS = {"two-layer": "width", "mlp": "hidden", "vit": "width"} | dict.fromkeys(_OF_IMAGES[:-1], "channels")
 
 
 def features_for(ratio: float, inputs: Tensor, num_outputs: int = 1) -> float:
@@ -44,7 +44,7 @@ def network_for(
     """A network with initial weights, made for the shapes of the data.
 
     Args:
-        kind: two-layer, mlp, conv, resnet or vit.
+        kind: two-layer, mlp, conv, resnet, resnet18 or vit.
         inputs, labels: what it is to be trained on, (n, d), and (n,) or (n, k).
         image_shape: (C, H, W) if the inputs are images.
         features: about how many its head should read, unless the settings give its width.
@@ -53,6 +53,8 @@ def network_for(
     """
     if kind == Conv.name and image_shape is not None and not settings.get("pooled"):
         features /= math.prod(image_shape[1:])  # a channel has a feature at every position
+    if kind == ResNet18.name:
+        features /= 8  # channels of the last stage, over those of the first
     width = ResNet.channels_for(features) if kind == ResNet.name else max(1, round(features))
     config: dict[str, Any] = {WIDTH_SETTINGS[kind]: width, "num_outputs": outputs_for(labels)}
     if kind not in _OF_IMAGES:

@@ -12,6 +12,45 @@ CONV = {
     "suite": "layers",
 }
 
+RESNET = {
+    "problem": "ResNet-18 of width 64 and 32, pre-trained on 800 CIFAR-10 images, 20 steps of SGD on ten others",
+    "suite": "layers",
+    "rare": "networks for which the path equation does not fit into memory",
+}
+
+
+@dataclass(frozen=True)
+class SpanTuning:
+    """The search for samples one by one in feature spans.
+
+    Attributes:
+        steps, rate, weak_prior: of the solve of a round, in the prior's white coordinates.
+        settle, polish, last_rate, prior: of joint solves of the accepted rows: after a round, and at the end.
+        rounds: at most.
+        least_rows: of a round, unless fewer samples are sought.
+        reference: samples of the prior that f is compared with.
+        accepted: f of a row that is accepted, at most, over the median of these.
+        covered: what a row covers at least, over the mean share of a sample.
+        floor: of f, over the median; coverage_floor: of the square root of the coverage.
+        label: weight of cross-entropy.
+    """
+
+    steps: int = tuned(60, "steps", **RESNET)
+    rate: float = tuned(0.3, "prior deviations", **RESNET)
+    weak_prior: float = tuned(1e-5, "x squared coordinates", **RESNET)
+    settle: int = tuned(25, "steps", **RESNET)
+    polish: int = tuned(60, "steps", **RESNET)
+    last_rate: float = tuned(0.1, "prior deviations", **RESNET)
+    prior: float = tuned(2e-4, "x squared coordinates", **RESNET)
+    rounds: int = tuned(12, "rounds", **RESNET)
+    least_rows: int = tuned(4, "rows", **RESNET)
+    reference: int = tuned(20, "rows", **RESNET)
+    accepted: float = tuned(0.35, "x median", **RESNET)
+    covered: float = tuned(0.2, "x share of a sample", **RESNET)
+    floor: float = tuned(0.08, "x median", **RESNET)
+    coverage_floor: float = tuned(0.1, "share", **RESNET)
+    label: float = tuned(0.05, "x cross-entropy", **RESNET)
+
 
 @dataclass(frozen=True)
 class LayersTuning:
@@ -36,6 +75,7 @@ class LayersTuning:
         missed: error bar at least, over the miss of the simulated path.
         exchanged: error of samples that exchanged parts, at most, over what their residual explains if all of it comes
             from a uniform exchange.
+        spans: of the search in feature spans, where the path equation does not fit into memory.
     """
 
     wide: float = tuned(1.6, "x samples", **CONV)
@@ -62,3 +102,4 @@ class LayersTuning:
     agree: float = tuned(0.2, "relative distance", **CONV)
     missed: float = tuned(0.3, "x miss", **CONV)
     exchanged: float = tuned(5.0, "x error of a uniform exchange", **CONV)
+    spans: SpanTuning = SpanTuning()

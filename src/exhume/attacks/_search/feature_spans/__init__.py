@@ -1,0 +1,1 @@
+"""The search in feature spans, and the prior of its rows."""
