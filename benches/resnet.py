@@ -4,7 +4,8 @@ The victim is fine-tuned as in SimuDy (Tian et al., ICLR 2025): one or two image
 channel, 20 full-batch steps of SGD with a rate of 0.01, BatchNorm in eval mode. The score is theirs too: SSIM on
 normalised pictures, averaged over greedy one-to-one pairs; a picture without a row counts 0. EXHUME_DATA needs the
 first 800 images of CIFAR-10. EXHUME_BENCH_STORE is the folder of pre-trained networks and finished cases, by default
-runs/resnet; EXHUME_BENCH_CASES selects cases by their names, EXHUME_BENCH_SECONDS limits each attack.
+runs/resnet; EXHUME_BENCH_CASES selects cases by their names, EXHUME_BENCH_SECONDS limits each attack. EXHUME_RECORD=1
+draws the gallery of the documentation.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
@@ -28,7 +33,7 @@ from benches.problems import say, table
 from exhume.data import PictureFormat
 from exhume.networks import ResNet18
 
-STORE = Path("runs/resnet")
+STORE, IN_DOCS = Path("runs/resnet"), Path("docs/images/resnet_gallery.png")
 SHAPE, CLASSES = (3, 32, 32), 10
 HELD_OUT = 16  # images of each class that no network is pre-trained on: victims train on two of them
 EPOCHS = {32: 8, 64: 14}
@@ -68,6 +73,7 @@ CASES = [
 ]
 CASES += [Case(32, 1, pictures, public) for public in (True, False) for pictures in (1, 2, 3)]
 CASES += [Case(64, per_class) for per_class in (1, 2)]  # the pictures of SimuDy, on which numbers were tuned
+RECORDED = CASES[0]
 
 
 def images() -> Tensor:
@@ -109,17 +115,17 @@ def accuracy(network: ResNet18) -> float:
     return float((found == torch.arange(CLASSES).repeat_interleave(HELD_OUT)).float().mean())
 
 
-def simudy_score(truth: Tensor, rows: Tensor) -> tuple[float, int]:
-    """Mean SSIM over greedy one-to-one pairs, and how many pairs there are."""
+def greedy_pairs(truth: Tensor, rows: Tensor) -> dict[int, tuple[int, float]]:
+    """For true pictures the row that they are paired with, most similar pairs first, and its SSIM."""
     values = np.array(
         [[similarity(one.reshape(SHAPE).numpy(), other.reshape(SHAPE).numpy()) for other in rows] for one in truth]
     )
-    total, pairs = 0.0, min(values.shape)
-    for _ in range(pairs):
-        at = np.unravel_index(values.argmax(), values.shape)
-        total += values[at]
-        values[at[0]], values[:, at[1]] = -np.inf, -np.inf
-    return total / len(truth), pairs
+    pairs = {}
+    for _ in range(min(values.shape)):
+        picture, row = (int(at) for at in np.unravel_index(values.argmax(), values.shape))
+        pairs[picture] = row, float(values[picture, row])
+        values[picture], values[:, row] = -np.inf, -np.inf
+    return pairs
 
 
 def similarity(truth: np.ndarray, row: np.ndarray) -> float:
@@ -159,10 +165,29 @@ def measure(case: Case, folder: Path, seconds: float) -> dict[str, object]:
     knowledge = exhume.Knowledge(num_samples=len(truth), public=public)
     target = exhume.Target.network(network, initial=before, input_shape=SHAPE, knowledge=knowledge)
     result = exhume.Layers()(target, seed=case.pictures, max_seconds=seconds)
-    score, pairs = simudy_score(truth, result.samples)
+    pairs = greedy_pairs(truth, result.samples)
+    score = sum(ssim for _, ssim in pairs.values()) / len(truth)
     save_file({"truth": truth.contiguous(), "rows": result.samples.contiguous()}, folder / f"{case.name}.safetensors")
-    found = {"ssim": score, "found": pairs, "uncovered": result.evidence["uncovered"], "passes": result.passes}
+    found = {"ssim": score, "found": len(pairs), "uncovered": result.evidence["uncovered"], "passes": result.passes}
     return found | {"seconds": result.seconds, "loss": [losses[0], losses[-1]], "stop": result.stop.value}
+
+
+def draw_gallery(case: Case, folder: Path) -> None:
+    """Training pictures of a finished case, and below each the row that it is paired with."""
+    stored = load_file(folder / f"{case.name}.safetensors")
+    truth, rows = (stored[name].reshape(-1, *SHAPE) for name in ("truth", "rows"))
+    pairs = greedy_pairs(truth, rows)
+    mean, deviation = (torch.tensor(each)[:, None, None] for each in SIMUDY_CHANNELS)
+    figure, axes = plt.subplots(2, len(truth), figsize=(0.8 * len(truth), 1.8), squeeze=False)
+    for place, picture in enumerate(truth):
+        shown = picture, rows[pairs[place][0]] if place in pairs else None
+        for axis, each in zip(axes[:, place], shown, strict=True):
+            axis.set_axis_off()
+            if each is not None:
+                axis.imshow((each * deviation + mean).clamp(0, 1).permute(1, 2, 0))
+        axes[1][place].set_title(f"{pairs[place][1]:.2f}" if place in pairs else "none", fontsize=8)
+    figure.savefig(IN_DOCS, dpi=110, bbox_inches="tight")
+    print(f"gallery: {IN_DOCS}", flush=True)
 
 
 def main() -> None:
@@ -181,4 +206,6 @@ def main() -> None:
         setting = case.name, case.width, count, case.pictures, "yes" if case.public else "no"
         rows.append((*setting, f"{found['found']} of {count}", *numbers, f"{found['seconds']:.0f}"))
         say(" ".join(map(str, rows[-1])))
+        if case == RECORDED and os.environ.get("EXHUME_RECORD") == "1":
+            draw_gallery(case, folder)
     table(COLUMNS, rows)
