@@ -59,6 +59,15 @@ def test_a_spent_budget_still_gives_what_was_found(monkeypatch):
     assert float(cosines.max(0).values.min()) > 0.5
 
 
+def test_a_row_that_was_not_accepted_does_not_count_as_found(monkeypatch):
+    monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
+    result = exhume.Layers()(target(public=PUBLIC), max_passes=1)
+    assert len(result.samples) == 1
+    assert result.evidence["found"] == 0
+    assert "0 of 3 samples were found" in result.certificate.reason
+    assert "was not accepted" in result.certificate.reason
+
+
 def test_a_run_that_is_cut_goes_on_to_the_same_samples(monkeypatch, tmp_path):
     monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)

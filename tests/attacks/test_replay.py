@@ -9,6 +9,8 @@ from torch import nn
 import exhume
 from exhume import Knowledge, Recipe, Target
 from exhume.attacks import fitting
+from exhume.attacks._search.layers import LayersSearch
+from exhume.attacks._search.replaying import search as searching
 from exhume.attacks._search.replaying.start import exchanged, placed
 from exhume.equation.replay import ReplayEquation
 from exhume.errors import InputError
@@ -174,6 +176,34 @@ def test_rows_of_one_class_are_exchanged_until_batches_of_known_order_fit():
     samples, targets = torch.randn(4, 4), torch.eye(2)[[0, 0, 0, 1]]
     equation = replayed(samples, targets, Recipe(learning_rate=0.3, steps=10, batch_size=2, order_seed=0))
     assert torch.equal(exchanged(equation, samples[[2, 0, 1, 3]], targets), samples)
+
+
+def test_rows_are_exchanged_at_the_first_guess_of_an_unknown_learning_rate(monkeypatch):
+    seen = []
+    monkeypatch.setattr(searching, "exchanged", lambda equation, rows, targets: seen.append(rows) or rows)
+    samples, relu_target = relu_victim(torch.tensor([0, 1, 1, 1]))
+    unknown = relu_target.knowledge.recipe.changed(learning_rate=None)
+    exhume.Replay(max_starts=1)(relu_target.assuming(recipe=unknown), max_passes=100)
+    (rows,) = seen
+    assert len(rows) == len(samples) + 1
+    assert not bool(rows[-1].any())
+
+
+def test_a_network_that_layers_cannot_hold_in_memory_is_searched_from_noise(monkeypatch):
+    def refuse(*args):
+        raise InputError("the gradients take 8 GB")
+
+    monkeypatch.setattr(LayersSearch, "begin", refuse)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    optimiser = torch.optim.SGD(model.parameters(), 0.2)
+    nn.functional.cross_entropy(model(torch.randn(2, 1, 6)), LABELS).backward()
+    optimiser.step()
+    known = Knowledge(recipe=Recipe(learning_rate=0.2, steps=1), labels=LABELS)
+    conv = Target.last_layer(model.eval(), initial_head=before, input_shape=(1, 6), knowledge=known)
+    result = exhume.Replay(max_starts=1)(conv, max_passes=50, allow_underdetermined=True)
+    assert result.samples.shape == (2, 6)
 
 
 def test_a_neuron_that_misses_far_more_than_the_others_counts_less():

@@ -32,7 +32,8 @@ class Layers(Attack):
     far. It needs the initial weights of all layers that it reads and the number of samples, not the recipe.
 
     Attributes:
-        max_starts: independent starts at most; two that agree are enough.
+        max_starts: independent starts at most; two that agree are enough. Networks that are too large for the equation
+            are read by feature spans, from one start.
 
     Examples:
         >>> import exhume
@@ -87,11 +88,12 @@ class Layers(Attack):
         network = TrainedNetwork(model, target.input_shape, torch.float32)
         names, left_out = chosen_names(target, "all", from_initial=True)
         if self._too_large(network, names, problem.num_samples):
-            return self._by_feature_spans(problem, session, network, names)
-        search = LayersSearch(problem, network, Nodes((), names, known=target.knowledge.samples), self.max_starts)
-        found = session.run_stage(search)
-        counted = self.equation_count(target, problem.num_samples)
-        proposal = finish_layers(problem, search, found, counted, self.limits)  # type: ignore[arg-type]
+            proposal = self._by_feature_spans(problem, session, network, names)
+        else:
+            search = LayersSearch(problem, network, Nodes((), names, known=target.knowledge.samples), self.max_starts)
+            found = session.run_stage(search)
+            counted = self.equation_count(target, problem.num_samples)
+            proposal = finish_layers(problem, search, found, counted, self.limits)  # type: ignore[arg-type]
         if left_out:
             proposal.notes["left out"] = f"Left out, as their initial weights are not known: {', '.join(left_out)}."
         return proposal

@@ -13,6 +13,7 @@ from exhume.attacks._base.problem import EquationCount, Problem, Proposal
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.replayed import certify_replay
+from exhume.attacks._finish.unmixed import unmixed_samples
 from exhume.attacks._search.layers import LayersSearch
 from exhume.attacks._search.replaying.search import ReplaySearch
 from exhume.attacks._search.replaying.start import placed
@@ -25,7 +26,6 @@ from exhume.equation.replay import ReplayPoint
 from exhume.equation.trained_network import TrainedNetwork
 from exhume.errors import InputError
 from exhume.target import data_subspace as subspaces
-from exhume.target.dense_displacement import dense_displacement
 from exhume.target.network_weights import NetworkWeights
 from exhume.target.target import Target
 from exhume.training import losses
@@ -34,8 +34,8 @@ from exhume.training.recipe import Recipe
 # First guesses of unknown numbers: share of learning rate x steps that the weights that moved most went under Adam, and
 # weight decay.
 _MOVED_SHARE, _DECAY = 0.7, 1e-2
-# Share of the budget that `layers` may take for a start, so that replaying has most of it; not tuned.
-_LAYERS_SHARE = 0.4
+# Share of the budget that `unmix` or `layers` may take for a start, so that replaying has most of it; not tuned.
+_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,11 @@ class Replay(Attack):
         assert problem.num_samples is not None  # the base asks for it
         if target.knowledge.known_samples:
             raise InputError("replay finds all samples alike; it does not use known ones: leave them out")
+        targets, assumed = _targets(target, recipe, problem.num_samples, None)  # refuses before anything is searched
         given = None if recipe.adaptive else _found_otherwise(problem, session)
         outputs = None if given is None else problem.outputs(given.to(problem.features.dtype))
-        targets, assumed = _targets(target, recipe, problem.num_samples, outputs)
+        if outputs is not None:
+            targets, assumed = _targets(target, recipe, problem.num_samples, outputs)
         training = _training(target, model, recipe, targets, session.generator)
         if given is not None and outputs is not None:
             given = placed(given, outputs, targets, losses.get(recipe.loss))
@@ -148,18 +150,16 @@ def _found_otherwise(problem: Problem, session: Session) -> Tensor | None:
     model = target.known_model
     assert model is not None
     if Unmix.applies_to(target):
-        try:
-            if not dense_displacement(model, target.input_shape, problem.num_samples).relu:
-                return None
-            found = Unmix().run(problem, session)
-        except InputError:  # too few neurons, or no span
-            return None
-        return found.samples if len(found.samples) == problem.num_samples else None
+        assert problem.num_samples is not None
+        return unmixed_samples(problem, session, problem.num_samples, share=_SHARE)
     if not Layers.applies_to(target):
         return None
     names, _ = chosen_names(target, "all", from_initial=True)
     network = TrainedNetwork(model, target.input_shape, torch.float32)
-    return session.run_stage(LayersSearch(problem, network, Nodes((), names), max_starts=1), _LAYERS_SHARE).rows
+    try:
+        return session.run_stage(LayersSearch(problem, network, Nodes((), names), max_starts=1), _SHARE).rows
+    except InputError:  # gradients that do not fit into memory
+        return None
 
 
 def _targets(target: Target, recipe: Recipe, count: int, outputs: Tensor | None) -> tuple[Tensor, str | None]:

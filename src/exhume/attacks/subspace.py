@@ -12,11 +12,9 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.both_ends import correct_drift, initial_weights, solve_with_both_ends, with_both_ends
 from exhume.attacks._finish.finish import finish
-from exhume.attacks._finish.unmixed import estimated_samples
+from exhume.attacks._finish.unmixed import unmixed_samples
 from exhume.attacks._search.direct import DirectSearch
 from exhume.attacks._search.noise_floor import is_noise_floor
-from exhume.attacks._search.unmixing.few_neurons import mixture_of
-from exhume.attacks._search.unmixing.search import UnmixSearch
 from exhume.attacks._search.working_equation import working_equation
 from exhume.attacks.exact import Exact
 from exhume.errors import InputError
@@ -24,7 +22,6 @@ from exhume.results.stop import Stop
 from exhume.solvers import levenberg_marquardt
 from exhume.target import data_subspace as subspaces
 from exhume.target.data_subspace import DataSubspace
-from exhume.target.dense_displacement import dense_displacement
 from exhume.target.target import Target
 
 
@@ -140,21 +137,8 @@ class Subspace(Exact):
 
 def _unmixed_rows(problem: Problem, space: DataSubspace, count: int, session: Session) -> torch.Tensor | None:
     """Rows to start from (n, r): estimates from the zeros of a ReLU layer's displacement; None if it shows none."""
-    model = problem.target.known_model
-    assert model is not None
-    try:
-        moved = dense_displacement(model, problem.target.input_shape, count)
-    except InputError:
-        return None
-    if not moved.relu or moved.spectrum.rank != count:
-        return None
-    mixture = mixture_of(problem, moved)
-    if mixture.num_neurons <= count:
-        return None
-    found = session.run_stage(UnmixSearch(problem, mixture, mixture.tuning.starts_of_others))
-    if not len(found.rows):
-        return None
-    return space.lower(estimated_samples(problem, moved, mixture, found).to(problem.features.dtype))
+    samples = unmixed_samples(problem, session, count, problem.tuning.unmix.starts_of_others)
+    return None if samples is None else space.lower(samples.to(problem.features.dtype))
 
 
 def _polished(problem: Problem, samples: torch.Tensor, session: Session) -> Proposal:

@@ -26,6 +26,7 @@ Patches = Mapping[str, torch.Tensor]  # of every layer, (m, positions, inputs)
 _FILTER = 1e-3
 # Added to the Gram matrix of patches of mean square 1.
 _RIDGE = 1e-3
+_TINY = 1e-30  # for rows that activate no unit below a layer
 # Energy of a direction of explained patches, over the largest, that counts half as explained.
 _EXPLAINED = 1e-4
 
@@ -107,7 +108,7 @@ class FeatureSpans:
         found = {}
         for name, layer in self.layers.items():
             inside = patches[name] @ layer.basis.T
-            inside = (inside / inside.flatten(1).norm(dim=1)[:, None, None]).flatten(0, 1)
+            inside = (inside / inside.flatten(1).norm(dim=1).clamp_min(_TINY)[:, None, None]).flatten(0, 1)
             values, vectors = torch.linalg.eigh(inside.T @ inside)
             values = values.clamp_min(0)
             found[name] = (vectors * (values / (values + _EXPLAINED * values[-1]))) @ vectors.T
@@ -124,7 +125,7 @@ class FeatureSpans:
             out = (patches[name] - (inside * layer.kept) @ layer.basis).square().sum((1, 2))
             inside = inside * layer.kept.sqrt()
             new = (inside - inside @ explained[name]).square().sum((1, 2))
-            shares.append(out / (out + new))
+            shares.append(out / (out + new).clamp_min(_TINY))
         return torch.stack(shares)
 
     def coverage(self, patches: Patches) -> torch.Tensor:

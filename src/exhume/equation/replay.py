@@ -100,7 +100,9 @@ class ReplayEquation:
         for part, rows in zip(self._layers(point.residual), self.simulation.loss.rows, strict=True):
             squares = part.reshape(rows, -1).square()
             size = (squares.mean(1, True) * squares.mean(0, True) / (squares.mean() + _TINY)).flatten()
-            parts.append((1 + size / (size.median() + _TINY)).rsqrt())
+            moving = size[size > 0]  # weights of neurons that no sample activates miss nothing
+            usual = moving.median() if len(moving) else 0.0
+            parts.append((1 + size / (usual + _TINY)).rsqrt())
         found = torch.cat(parts)
         equation = replace(self, weights=found if self.weights is None else self.weights * found)
         return equation, equation.at_end(point.rows, point.end)

@@ -107,6 +107,8 @@ def _of_data(known: Knowledge, result: Reconstruction) -> list[Fact]:
     if known.subspace is not None:
         size = "dimension {:,} of {:,}".format(*known.subspace.shape)
         sentences["Subspace"] = f"All training samples were known to lie in a given subspace of {size}."
+    if known.public is not None:
+        sentences["Public samples"] = f"{len(known.public):,} public samples of the same kind were known, for a prior."
     return [Fact(name, sentence) for name, sentence in sentences.items()]
 
 
@@ -118,7 +120,9 @@ def _not_needed(known: Knowledge) -> list[Fact]:
         absent.append("no label of a sample")
     if known.initial_body != "known":
         absent.append("no weight of the other layers before training")
-    absent.append("no output of the model on training data, no gradient and no step of the training")
+    absent.append("no output of the model on training data, no gradient")
+    if known.recipe is None:
+        absent[-1] += " and no step of the training"
     text = ", ".join(absent)
     return [Fact("Not needed", f"{text[0].upper()}{text[1:]} was known.")]
 

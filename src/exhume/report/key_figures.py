@@ -90,6 +90,13 @@ def _law_facts(subject: Subject) -> list[Fact]:
     ]
 
 
+def _of_residual(result: Reconstruction) -> str:
+    """What the residual is a share of."""
+    if "uncovered" in result.evidence:
+        return "the square root of the share of the layers' row spaces that the samples do not cover"
+    return f"of the displacement that was attacked; rounding alone leaves {result.certificate.floor:.2g}"
+
+
 def _attack_facts(result: Reconstruction) -> list[Fact]:
     certificate = result.certificate
     each = certificate.equations / max(certificate.unknowns, 1)
@@ -100,11 +107,7 @@ def _attack_facts(result: Reconstruction) -> list[Fact]:
             f"{certificate.equations:,}",
             f"for {certificate.unknowns:,} unknowns: {each:.3g} equations per unknown; more than 1 are needed",
         ),
-        Fact(
-            "Residual",
-            f"{certificate.residual:.2g}",
-            f"of the displacement that was attacked; rounding alone leaves {certificate.floor:.2g}",
-        ),
+        Fact("Residual", f"{certificate.residual:.2g}", _of_residual(result)),
     ]
     if certificate.predicted_error is not None:
         worst = f"{_OF_NORM}, on average; worst sample {max(certificate.predicted_errors):.2g}"

@@ -13,7 +13,7 @@ CONV = {
 }
 
 RESNET = {
-    "problem": "ResNet-18 of width 64 and 32, pre-trained on 800 CIFAR-10 images, 20 steps of SGD on ten others",
+    "problem": "ResNet-18 of width 64 and 32, pre-trained on CIFAR-10 images, 20 steps of SGD on ten others",
     "suite": "layers",
     "rare": "networks for which the path equation does not fit into memory",
 }
@@ -29,9 +29,9 @@ class SpanTuning:
         rounds: at most.
         least_rows: of a round, unless fewer samples are sought.
         reference: samples of the prior that f is compared with.
-        accepted: f of a row that is accepted, at most, over the median of these.
+        accepted: square root of f of a row that is accepted, at most, over the median of these.
         covered: what a row covers at least, over the mean share of a sample.
-        floor: of f, over the median; coverage_floor: of the square root of the coverage.
+        floor, coverage_floor: of the square roots of f, over the median, and of the coverage.
         label: weight of cross-entropy.
     """
 

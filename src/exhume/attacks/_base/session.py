@@ -163,7 +163,7 @@ class Session:
                 self._note(where.loss)
                 self._show(where.step, where.total, where.loss, samples_of(state))
             stop = search.finished(state) or self.budget_spent()
-            if stop is None and self.share_spent() >= share:
+            if stop is None and share < 1 and self._coordinates.broadcast_decision(self.share_spent() >= share):
                 stop = Stop.STARTS_SPENT
             if stop is not None:
                 self._show(where.step, where.step, where.loss)

@@ -16,19 +16,27 @@ def finish_spans(problem: Problem, spans: FeatureSpans, found: SearchResult, cou
         patches, outputs = spans.patches(found.rows)
         left = float(spans.coverage(patches).mean())
     reason = (
-        f"{len(found.rows)} of {found.problem.num_samples} samples were found one by one in feature spans, which "
-        "leave fine detail open and give no error bars."
+        f"{found.num_samples} of {problem.num_samples} samples were found one by one in feature spans, which leave "
+        "fine detail open and give no error bars."
     )
+    if not found.num_samples:
+        reason += " The row that is returned was not accepted."
     read = ", ".join(spans.layers)
     return Proposal(
         samples=found.rows,
         stop=found.stop,
         signs_determined=True,
-        norms_determined=problem.norms_open or problem.target.knowledge.norm is not None,
+        norms_determined=problem.norms_open,
         labels=outputs.argmax(1).to(found.rows) if outputs.shape[1] > 1 else outputs.sign()[:, 0],
         coefficients=outputs.new_zeros((len(found.rows), outputs.shape[1])),  # of no path equation
         certificate=Certificate(*counted, left**0.5, torch.finfo(torch.float32).eps, None, (), FAILED, reason),
-        evidence={"layers": list(spans.layers), "uncovered": left, "rounds": found.starts},
+        evidence={
+            "layers": list(spans.layers),
+            "uncovered": left,
+            "rounds": found.starts,
+            "found": found.num_samples,
+            "ending": f"The search in feature spans ended after {found.starts} rounds.",
+        },
         notes={
             "equation": f"Equation: the row spaces of {read}, as the path equation does not fit into memory. The "
             f"samples found leave {100 * left:.2g} % of them uncovered."

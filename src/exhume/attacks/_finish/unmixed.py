@@ -12,15 +12,19 @@ from dataclasses import dataclass
 import torch
 
 from exhume.attacks._base.problem import Problem, Proposal
+from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
 from exhume.attacks._search.unmixing.columns import fit_inputs
+from exhume.attacks._search.unmixing.few_neurons import mixture_of
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, kullback_leibler
+from exhume.attacks._search.unmixing.search import UnmixSearch
+from exhume.errors import InputError
 from exhume.results.certificate import APPROXIMATE, EXACT, EXACT_BELOW, FAILED, RECOVERED_BELOW, Certificate
 from exhume.results.stop import Stop
 from exhume.support.randomness import generator_for
-from exhume.target.dense_displacement import DenseDisplacement
+from exhume.target.dense_displacement import DenseDisplacement, dense_displacement
 
 # A residual within this factor of what rounding alone leaves is at the floor.
 _AT_FLOOR = 10.0
@@ -90,9 +94,26 @@ def partial_inputs(mixture: Mixture, vectors: Tensor) -> Tensor:
     return torch.cat([*fitted, mixture.open_inputs(vectors).T])
 
 
-def estimated_samples(problem: Problem, moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> Tensor:
-    """Samples (n, d) from all columns or some: where a search for samples may begin."""
-    return _to_samples(problem, moved, mixture, found).samples
+def unmixed_samples(
+    problem: Problem, session: Session, count: int, max_starts: int | None = None, share: float = 1.0
+) -> Tensor | None:
+    """Samples (n, d) from all columns of a ReLU layer's displacement, or some: where another search may begin.
+
+    None if the layer does not show n samples, or no column was found. The search ends with a share of the budget.
+    """
+    model = problem.target.known_model
+    assert model is not None
+    try:
+        moved = dense_displacement(model, problem.target.input_shape, count)
+    except InputError:
+        return None
+    if not moved.relu or moved.spectrum.rank != count:
+        return None
+    mixture = mixture_of(problem, moved)
+    if mixture.num_neurons <= count:
+        return None
+    found = session.run_stage(UnmixSearch(problem, mixture, max_starts), share)
+    return _to_samples(problem, moved, mixture, found).samples if len(found.rows) else None
 
 
 def _to_samples(problem: Problem, moved: DenseDisplacement, mixture: Mixture, found: SearchResult) -> _Samples:

@@ -86,7 +86,7 @@ class FeatureSpanSearch(Search[SpanState]):
         if not state.polished and len(state.rows):
             state = self._covering(state, self._polished(state.rows, self._tuning.polish, None))
         rows = state.rows if len(state.rows) else torch.cat([state.others, self._prior.mean[None]])[:1]
-        return SearchResult(rows, len(rows), stop, self.problem, state.rounds, state.rounds)
+        return SearchResult(rows, len(state.rows), stop, self.problem, state.rounds, state.rounds)
 
     def advance(self, state: SpanState, session: Session) -> SpanState:
         """A round, or the last solve."""
@@ -157,7 +157,7 @@ class FeatureSpanSearch(Search[SpanState]):
         return torch.tensor([left[at % len(left)] for at in range(size)], device=rows.device)
 
     def _quality(self, rows: torch.Tensor, found: dict[str, torch.Tensor] | None) -> torch.Tensor:
-        """f of rows, over that of samples of the prior, (m,)."""
+        """The square root of f of rows, over that of samples of the prior, (m,)."""
         with torch.no_grad():
             explained = self.spans.explained(_joined(self._common, found))
             shares = self.spans.outside(self.spans.patches(rows)[0], explained)

@@ -145,9 +145,9 @@ class ReplaySearch(Search[ReplayState]):
             return self._begin_start(ReplayState(torch.empty(0)), generator)
         rows = rows.to(training.targets)
         rows = rows if training.basis is None else rows @ training.basis.T
-        rows = exchanged(self.equation(self.last), rows, training.targets)
         if any(training.fitted):
             rows = torch.cat([rows, torch.zeros_like(rows[:1])])
+        rows = exchanged(self.equation(self.last), rows, training.targets)
         return self._begin_phase(ReplayState(rows, phase=len(self._phases) - 1), rows)
 
     def restore(self, state: ReplayState) -> ReplayState:
@@ -167,7 +167,7 @@ class ReplaySearch(Search[ReplayState]):
         if not self._phase_is_over(state):
             return self._step(state)
         if state.phase == self._tried and not self._smooth:
-            if _loss(state) < state.first_loss:
+            if _loss(state) < state.first_loss or not len(state.first):
                 state = replace(state, first=state.rows, first_loss=_loss(state))
             state = replace(state, tries=state.tries + 1)
             if state.tries < _TRIES and session.share_spent() < _TRYING:
@@ -175,7 +175,8 @@ class ReplaySearch(Search[ReplayState]):
             return self._begin_phase(replace(state, phase=state.phase + 1), state.first)
         if state.phase + 1 < len(self._phases):
             return self._begin_phase(replace(state, phase=state.phase + 1), state.rows)
-        best = (state.rows, _loss(state)) if _loss(state) < state.best_loss else (state.best, state.best_loss)
+        better = _loss(state) < state.best_loss or not len(state.best)
+        best = (state.rows, _loss(state)) if better else (state.best, state.best_loss)
         if math.sqrt(best[1]) < _SOLVED:
             return self._result(best[0], Stop.CONVERGED, state)
         if state.start + 1 >= self._max_starts:
