@@ -24,7 +24,7 @@ from exhume.target.target import Target
 
 # Neurons per sample below which the zeros of a column do not determine it: at most half of its entries are zero, and
 # there must be as many as samples.
-_FEWEST_NEURONS = 3.0
+FEWEST_NEURONS = 3.0
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class Unmix(Attack):
         search: UnmixSearch | SmoothSearch
         if moved.relu:
             mixture = mixture_of(problem, moved)
-            if mixture.num_neurons < _FEWEST_NEURONS * mixture.rank:
+            if mixture.num_neurons < FEWEST_NEURONS * mixture.rank:
                 raise InputError(
                     f"{mixture.num_neurons} neurons are too few to separate {mixture.rank} samples by their zeros; it "
-                    f"takes at least {_FEWEST_NEURONS:g} a sample, and usually 6"
+                    f"takes at least {FEWEST_NEURONS:g} a sample, and usually 6"
                 )
             search = UnmixSearch(problem, mixture)
             proposal = finish_columns(problem, moved, mixture, session.run_stage(search))

@@ -70,7 +70,7 @@ class FeatureSpans:
         self._network, self._count = network, count
         self._weights = network.straight((0.5,))[0]
         modules = {name: module for name, module in network.module.named_modules() if f"{name}.weight" in set(names)}
-        self._read = {name: module for name, module in modules.items() if _is_read(module)}
+        self._read = {name: module for name, module in modules.items() if is_read(module)}
         self.layers: dict[str, RowSpace] = {}
         like = next(iter(network.after.values()))
         for name, patches in self.patches(like.new_zeros((1, math.prod(network.input_shape))))[0].items():
@@ -90,7 +90,7 @@ class FeatureSpans:
 
         def hook(name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
             def keep(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-                found[name] = _patches(module, inputs[0])
+                found[name] = patches_of(module, inputs[0])
 
             return keep
 
@@ -140,14 +140,14 @@ class FeatureSpans:
         return torch.stack(shares).clamp_min(0)
 
 
-def _is_read(module: nn.Module) -> bool:
+def is_read(module: nn.Module) -> bool:
     """Whether the layer's displacement is a sum of errors times patches."""
     if isinstance(module, nn.Conv2d):
         return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
     return isinstance(module, nn.Linear)
 
 
-def _patches(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+def patches_of(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """What a layer multiplies its weights with, (m, positions, inputs)."""
     if isinstance(module, nn.Conv2d):
         geometry = (module.kernel_size, module.dilation, module.padding, module.stride)

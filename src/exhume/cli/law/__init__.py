@@ -1,4 +1,4 @@
-"""`exhume law`: forecast from sizes, cost of an attack, and numerical tests of the theory."""
+"""`exhume law`: forecast from sizes or of a network, cost of an attack, and numerical tests of the theory."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ _MODEL = ("--parameters", "--dim", "--samples", "--outputs", "--activation")
 _OPTIONS = {
     "a forecast": (*_MODEL, "--known-samples", "--subspace-dim", "--norms-known"),
     "--cost": (*_MODEL, *HardwareOptions().stated()),
+    "--model": ("--input-shape", "--samples", "--activation"),
     "--verify": ("--seed",),
 }
 
@@ -65,6 +66,12 @@ def law(
         str | None, typer.Option(help="Dimension of a known subspace that contains the samples; it replaces d.")
     ] = None,
     norms_known: Annotated[bool, typer.Option("--norms-known", help="The norms of the samples are known.")] = False,
+    model: Annotated[
+        str | None, typer.Option(help="Count the equations of all layers of a network: mymodel.py:build.")
+    ] = None,
+    input_shape: Annotated[
+        str | None, typer.Option(help="With --model: shape of one input, for instance 3,32,32.")
+    ] = None,
     cost: Annotated[bool, typer.Option("--cost", help="Predict passes, memory and time of the exact attack.")] = False,
     hardware: HardwareOptions,
     verify: Annotated[bool, typer.Option("--verify", help="Test numerically what the theorems rest on.")] = False,
@@ -77,12 +84,21 @@ def law(
 
     Example: exhume law --cost --parameters 3e6 --dim 3072 --samples 100
 
+    Example: exhume law --model mymodel.py:build --input-shape 3,32,32 --samples 10
+
     Example: exhume law --verify
     """
-    form = "--verify" if verify else "--cost" if cost else "a forecast"
+    form = "--verify" if verify else "--model" if model is not None else "--cost" if cost else "a forecast"
     _check_options(context, form)
     if verify:
         _verify(seed or 0, json)
+        return
+    if model is not None:
+        if input_shape is None or samples is None:
+            raise InputError("--model needs --input-shape, for instance 3,32,32, and --samples")
+        from exhume.cli.law.network import show_network  # imports torch
+
+        show_network(model, input_shape, parse_whole(samples, "--samples", least=1), activation, json)
         return
     p, d, n = _sizes({"--parameters": parameters, "--dim": dim, "--samples": samples})
     if cost:

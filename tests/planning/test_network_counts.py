@@ -1,0 +1,91 @@
+"""Counts of all layers, against counts by hand and against the rank of a layer's displacement."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from exhume.errors import InputError
+from exhume.networks.resnet18 import ResNet18
+from exhume.planning import forecast_network
+
+
+def _conv() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 40, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(40 * 4, 30),
+        nn.ReLU(),
+        nn.Linear(30, 3),
+    )
+
+
+def test_layers_are_counted_as_by_hand() -> None:
+    counted = forecast_network(_conv(), (1, 4, 4), num_samples=2)
+    found = [(each.kind, each.inputs, each.outputs, each.positions, each.weights) for each in counted.layers]
+    assert found == [
+        ("convolution", 9, 16, 16, 160),
+        ("convolution", 144, 40, 4, 5800),
+        ("dense", 160, 30, 1, 4830),
+        ("dense", 30, 3, 1, 93),
+    ]
+    assert counted.num_parameters == 160 + 5800 + 4830 + 93
+    assert counted.unknowns == 2 * 16
+    assert [each.largest_samples for each in counted.layers] == [0, 9, 29, 2]
+    assert "convolution" in counted.unmix
+
+
+@pytest.mark.parametrize("num_samples", [2, 5])
+def test_a_layer_that_samples_do_not_fill_moves_by_as_many_directions_as_they_have_positions(num_samples: int) -> None:
+    model = _conv().double()
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    inputs = torch.randn(num_samples, 1, 4, 4, dtype=torch.float64)
+    functional.cross_entropy(model(inputs), torch.arange(num_samples) % 3).backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    for layer in forecast_network(model, (1, 4, 4), num_samples).spans:
+        moved = (model.get_parameter(f"{layer.name}.weight") - before[f"{layer.name}.weight"]).flatten(1)
+        values = torch.linalg.svdvals(moved.detach())
+        assert int((values > 1e-9 * values[0]).sum()) <= num_samples * layer.positions < min(moved.shape)
+
+
+def test_what_speaks_against_unmixing_is_said() -> None:
+    def reason(model: nn.Module, num_samples: int) -> str:
+        return forecast_network(model, (8,), num_samples).unmix
+
+    relu = nn.Sequential(nn.Linear(8, 20), nn.ReLU(), nn.Linear(20, 2))
+    assert reason(relu, 3) == ""
+    assert "20 neurons" in reason(relu, 7)
+    assert "9 samples fill" in reason(nn.Sequential(nn.Linear(8, 90), nn.ReLU(), nn.Linear(90, 2)), 9)
+    assert "no ReLU" in reason(nn.Sequential(nn.Linear(8, 20), nn.GELU(), nn.Linear(20, 2)), 3)
+
+
+def test_frozen_layers_are_not_counted() -> None:
+    model = _conv()
+    model[0].requires_grad_(False)
+    counted = forecast_network(model, (1, 4, 4), num_samples=2)
+    assert [each.name for each in counted.layers] == ["2", "5", "7"]
+    assert counted.num_parameters == 5800 + 4830 + 93
+
+
+def test_the_mode_of_the_module_is_kept() -> None:
+    model = _conv().train()
+    forecast_network(model, (1, 4, 4), num_samples=2)
+    assert model.training
+
+
+def test_the_last_stage_of_a_resnet_can_be_read_though_its_head_cannot() -> None:
+    counted = forecast_network(ResNet18((3, 32, 32)), (3, 32, 32), num_samples=10)
+    assert counted.head.equations < counted.unknowns < counted.num_parameters
+    assert counted.spans
+    assert all(each.positions == 16 for each in counted.spans if each.kind == "convolution")
+
+
+def test_sample_counts_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match="num_samples is 0"):
+        forecast_network(_conv(), (1, 4, 4), num_samples=0)
