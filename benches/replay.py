@@ -6,8 +6,10 @@ victims, EXHUME_BENCH_SECONDS the budget of each (600).
 
 Networks 64-500-5 and two 3 x 3 convolutions of width 32 with a linear head, default initialisation, ten digits of
 8 x 8 pixels in five classes; "pooled" has widths 64 and 128, stride 2 in the second layer, and a head on the mean over
-positions, which has fewer weights than the samples have pixels. The search was tuned on initial seeds 11, 21 and 22 and
-digits before the 1,000th; the bench has seeds from 100 and digits from 1,000 on.
+positions, which has fewer weights than the samples have pixels. At a learning rate of 0.1 the training of "sgd-conv" is
+unstable: its loss rises to several times its value about the 14th step. At half the rate, in "sgd-conv-stable", it is
+not for most seeds. The search was tuned on initial seeds 11, 21, 22, 100 and 101 and digits before the 1,020th; the
+bench has seeds from 110 and digits from 1,100 on.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from benches.problems import say, table
 from exhume import Knowledge, Recipe, Target
 
 STORE = Path("runs/replay_bench.jsonl")
-SAMPLES, CLASSES, FIRST_SEED, FIRST_DIGIT = 10, 5, 100, 1000
+SAMPLES, CLASSES, FIRST_SEED, FIRST_DIGIT = 10, 5, 110, 1100
 ADAM = Recipe(optimiser="adam", learning_rate=1e-3, steps=60)
 CONV = Recipe(learning_rate=0.1, steps=80)
 
@@ -62,6 +64,7 @@ CASES = {
     "adam-gelu-batches": Case("gelu", ADAM.changed(batch_size=5, order_seed=7)),
     "adam-gelu-rate-unknown": Case("gelu", ADAM, ADAM.changed(learning_rate=None)),
     "sgd-conv": Case("conv", CONV, within=0.01, bar=10),
+    "sgd-conv-stable": Case("conv", CONV.changed(learning_rate=0.05, steps=160), within=0.01, bar=10),
     "momentum-conv-batches": Case(
         "conv",
         CONV.changed(optimiser="momentum", learning_rate=0.02, steps=60, momentum=0.9, batch_size=5, order_seed=7),

@@ -9,6 +9,7 @@ from torch import nn
 import exhume
 from exhume import Knowledge, Recipe, Target
 from exhume.attacks import fitting
+from exhume.attacks import replay as replaying
 from exhume.attacks._search.layers import LayersSearch
 from exhume.attacks._search.replaying import search as searching
 from exhume.attacks._search.replaying.start import exchanged, placed
@@ -215,3 +216,29 @@ def test_a_neuron_that_misses_far_more_than_the_others_counts_less():
     spoiled = ReplayEquation(equation.simulation, trained, 4)
     weights = spoiled.robust(spoiled.at(samples))[0].weights[:80].reshape(20, 4)
     assert float(weights[1].max()) < 0.01 < 0.3 < float(weights[[0, *range(2, 20)]].min())
+
+
+def test_a_start_comes_nearer_to_the_samples_of_an_unstable_training_of_relus(monkeypatch):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(12 * 25, 3))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    samples, labels, losses_seen = torch.randn(6, 1, 5, 5), torch.arange(6) % 3, []
+    optimiser = torch.optim.SGD(model.parameters(), 0.5)
+    for _ in range(12):
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(samples), labels)
+        loss.backward()
+        losses_seen.append(loss.item())
+        optimiser.step()
+    assert max(losses_seen[2:]) > losses_seen[1]  # unstable: the loss rises in between
+    off = 0.03 * torch.randn(6, 25) + samples.flatten(1)
+    monkeypatch.setattr(replaying, "_found_otherwise", lambda problem, session: off)
+    monkeypatch.setattr(replaying, "placed", lambda rows, *rest: rows)
+    known = Knowledge(recipe=Recipe(learning_rate=0.5, steps=12), labels=labels)
+    conv = Target.last_layer(model.eval(), initial_head=before, input_shape=(1, 5, 5), knowledge=known)
+    result = exhume.Replay(max_starts=1)(conv)
+    errors = (result.samples.flatten(1) - samples.flatten(1)).norm(dim=1) / samples.flatten(1).norm(dim=1)
+    bars = torch.tensor(result.certificate.predicted_errors)
+    assert float(errors.max()) < 0.01
+    assert result.certificate.verdict == "approximate"
+    assert bool((errors < 3 * bars).all())

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from exhume import Recipe
 from exhume.equation.norms import FixedNorm, FreeNorm
-from exhume.equation.replay import ReplayEquation
+from exhume.equation.replay import Jumps, ReplayEquation
 from exhume.solvers import StoppingRule, levenberg_marquardt
 from exhume.training.simulation import Simulation, Unknowns
 
@@ -37,10 +37,15 @@ def equation(optimiser="adam", activation=nn.GELU, **options):
     return ReplayEquation(simulation, simulation.run(Unknowns.of(TRUTH)).weights, SAMPLES, **options)
 
 
+JUMPS = Jumps.between(normal(5, 63 + 2, seed=7))
 BASIS = torch.linalg.qr(TRUTH.T)[0].T  # (3, 4): a subspace that holds the samples
 CASES = {
     "adam": lambda: (equation(), normal(SAMPLES, DIM, seed=1)),
     "weighted": lambda: (equation(weights=normal(63 + 2, seed=3).abs()), normal(SAMPLES, DIM, seed=1)),
+    "weighted, without jumps": lambda: (
+        equation(weights=normal(63 + 2, seed=3).abs(), jumps=JUMPS),
+        normal(SAMPLES, DIM, seed=1),
+    ),
     "sgd, rate and decay fitted": lambda: (
         equation("sgd", fitted=(True, True)),
         torch.cat([normal(SAMPLES, DIM, seed=1), torch.tensor([[0.3, -0.2, 0.0, 0.0]]).double()]),
@@ -110,3 +115,30 @@ def test_gauss_newton_finds_samples_and_the_learning_rate():
     end = levenberg_marquardt(found, start, FreeNorm(1.0), StoppingRule(40, 1e-9)).point
     torch.testing.assert_close(end.samples, TRUTH, atol=1e-5, rtol=1e-5)
     assert abs(float(end.rows[-1, 0])) < 1e-5
+
+
+def test_a_direction_counts_less_by_as_much_as_training_jumps_further_along_it():
+    jump, other = torch.linalg.qr(normal(65, 2, seed=8))[0].T
+    ends = 60 * normal(12, 1, seed=9) * jump + normal(12, 65, seed=10)
+    jumps = Jumps.between(ends)
+    sizes = torch.linalg.svdvals(ends - ends.mean(0))[:-1]
+    strongest = jumps.directions[:, 0]
+    assert abs(float(strongest @ jump)) > 0.99
+    torch.testing.assert_close(jumps.reduce(strongest), strongest * sizes[-1] / sizes[0])
+    off = other - jumps.directions @ (jumps.directions.T @ other)
+    torch.testing.assert_close(jumps.reduce(off), off)
+
+
+def test_jumps_are_those_of_trainings_on_samples_nearby():
+    found, rows = equation("sgd", nn.ReLU), TRUTH + 0.1
+    point = found.at(rows)
+    less, again = found.without_jumps(point, 4, 0.2, torch.Generator().manual_seed(0))
+    assert less.jumps.directions.shape == (65, 3)
+    assert torch.equal(again.rows, rows)
+    generator, ends = torch.Generator().manual_seed(0), []
+    for _ in range(4):
+        drawn = torch.randn(rows.shape, generator=generator).double()
+        near = rows + 0.2 * drawn / drawn.norm(dim=1, keepdim=True) * rows.norm(dim=1, keepdim=True)
+        ends.append(found.trained - found.simulation.run(Unknowns.of(near)).weights)
+    expected = Jumps.between(torch.stack(ends)).reduce(point.residual)
+    torch.testing.assert_close(again.residual, expected)

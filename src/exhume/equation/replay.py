@@ -4,7 +4,8 @@ The residual r = w (theta_T - theta_T(X)) has one entry for every trained weight
 to project out. Under Adam a weight whose gradients nearly cancel moves by their sign, however small they are; it says
 little and is hard to fit. Each weight therefore counts by w = s / (s + delta rms(s)), s the size of its gradients and
 the mean over its layer. ReLUs make theta_T(X) only piecewise smooth: the residual is that of the network itself, and
-its Jacobian may be that of a network with smooth activations in their place.
+its Jacobian may be that of a network with smooth activations in their place. What it cannot predict are the jumps at
+kinks. An unstable training makes them large, but along few directions, which count less: see `Jumps`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,33 @@ class ReplayPoint(Point):
 
 
 @dataclass(frozen=True)
+class Jumps:
+    """Directions in which the end of a training jumps when its samples change slightly.
+
+    The residual is noise there and says little about the samples. As in generalised least squares it is divided by the
+    noise, relative to that of all other directions: (I - U diag(f) U^T) r.
+
+    Attributes:
+        directions: U (P, q), orthonormal.
+        shares: f (q,), from 0 to 1.
+    """
+
+    directions: Tensor
+    shares: Tensor
+
+    @classmethod
+    def between(cls, ends: Tensor) -> Jumps:
+        """From ends of trainings (q + 2, P); noise of all other directions is that of the least jump."""
+        _, sizes, directions = torch.linalg.svd(ends - ends.mean(0), full_matrices=False)
+        sizes, directions = sizes[:-1], directions[:-1]  # the mean was taken off: the last is zero
+        return cls(directions.T, 1 - sizes[-1] / sizes.clamp_min(_TINY))
+
+    def reduce(self, change: Tensor) -> Tensor:
+        """(I - U diag(f) U^T) applied to a change (P,)."""
+        return change - self.directions @ (self.shares * (self.directions.T @ change))
+
+
+@dataclass(frozen=True)
 class ReplayEquation:
     """w (theta_T - theta_T(X)) over rows (n, d), and one more row if numbers of the recipe are fitted.
 
@@ -49,6 +77,7 @@ class ReplayEquation:
         fitted: for learning rate and weight decay whether they are unknowns.
         basis: (r, d), if rows (n, r) are coordinates of samples in a subspace; None if they are samples.
         weights: w (P,); None for 1.
+        jumps: directions in which the residual counts less; None for none.
         sharpness: of what takes the place of ReLU (see `scaled_gelu`) in the simulation, and in its Jacobian; None for
             ReLU itself.
         count: is told how many rows went through the network: a gradient is two passes, a product four.
@@ -60,6 +89,7 @@ class ReplayEquation:
     fitted: tuple[bool, bool] = (False, False)
     basis: Tensor | None = None
     weights: Tensor | None = None
+    jumps: Jumps | None = None
     sharpness: tuple[float | None, float | None] = (None, None)
     count: Callable[[float], None] = lambda rows: None
 
@@ -107,6 +137,21 @@ class ReplayEquation:
         equation = replace(self, weights=found if self.weights is None else self.weights * found)
         return equation, equation.at_end(point.rows, point.end)
 
+    def without_jumps(
+        self, point: ReplayPoint, count: int, distance: float, generator: torch.Generator
+    ) -> tuple[ReplayEquation, ReplayPoint]:
+        """The equation with less weight on directions in which training jumps, and the point in it.
+
+        They are those between so many trainings on samples at a relative distance from the point's.
+        """
+        rows, ends = point.rows, []
+        for _ in range(count):
+            drawn = torch.randn(rows.shape, generator=generator).to(rows)
+            drawn = drawn * (rows.norm(dim=1) / drawn.norm(dim=1))[:, None]
+            ends.append(self.at(rows + distance * drawn).residual)
+        equation = replace(self, jumps=Jumps.between(torch.stack(ends)))
+        return equation, equation.at_end(rows, point.end)
+
     def at(self, rows: Tensor) -> ReplayPoint:
         """Simulates the training; one simulation."""
         self._count(2)
@@ -140,7 +185,8 @@ class ReplayEquation:
     def vjp(self, at: Linearisation, change: Tensor, rows: Tensor) -> Tensor:
         """`adjoint` where the equation is linearised already."""
         self._count(4)
-        found = at.vjp(self._weighted(change))
+        reduced = change if self.jumps is None else self.jumps.reduce(change)
+        found = at.vjp(reduced if self.weights is None else self.weights * reduced)
         samples = found.samples if self.basis is None else found.samples @ self.basis.T
         if not any(self.fitted):
             return samples
@@ -197,7 +243,8 @@ class ReplayEquation:
         self.count(passes * self.simulation.num_rows)
 
     def _weighted(self, change: Tensor) -> Tensor:
-        return change if self.weights is None else self.weights * change
+        weighted = change if self.weights is None else self.weights * change
+        return weighted if self.jumps is None else self.jumps.reduce(weighted)
 
     def _layers(self, change: Tensor) -> tuple[Tensor, ...]:
         return change.split(self.simulation.loss.sizes)
