@@ -1,6 +1,8 @@
 """Files survive crashes, and files of other formats are refused."""
 
 import io
+import itertools
+import multiprocessing
 import os
 import pickle
 
@@ -21,6 +23,23 @@ def test_tensors_and_metadata_come_back(path):
     files.write_tensors(path, {"a": torch.arange(6.0).reshape(2, 3).T}, {"why": "test"})
     assert torch.equal(files.read_tensors(path)["a"], torch.arange(6.0).reshape(2, 3).T)
     assert files.read_metadata(path) == {"why": "test"}
+
+
+def _replace_for_ever(path):
+    for length in itertools.count():
+        files.write_tensors(path, {"a": torch.zeros(3 + length % 50)}, {"length": "1" * (length % 40)})
+
+
+def test_metadata_can_be_read_while_another_process_replaces_the_file(path):
+    files.write_tensors(path, {"a": torch.zeros(3)}, {"length": ""})
+    writer = multiprocessing.get_context("fork").Process(target=_replace_for_ever, args=(path,))
+    writer.start()
+    try:
+        lengths = {len(files.read_metadata(path)["length"]) for _ in range(2000)}
+    finally:
+        writer.kill()
+        writer.join()
+    assert len(lengths) > 1
 
 
 def test_truncated_file_is_refused(path):

@@ -196,8 +196,9 @@ class LazyTensors(Mapping[str, torch.Tensor]):
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Reads the metadata words of a safetensors file."""
-    return _read(path, lambda file: dict(file.metadata() or {}))
+    """Reads the metadata words of a safetensors file, which another process may be replacing."""
+    # With torch the file is opened twice, and the second time it may be another one.
+    return _read(path, lambda file: dict(file.metadata() or {}), framework="numpy")
 
 
 def _check_safetensors(path: Path) -> None:
@@ -218,11 +219,11 @@ def _check_safetensors(path: Path) -> None:
         )
 
 
-def _read(path: Path, read: Callable[[Any], Any]) -> Any:
+def _read(path: Path, read: Callable[[Any], Any], framework: str = "pt") -> Any:
     path = Path(path)
     try:
         _check_safetensors(path)
-        with safetensors.safe_open(str(path), framework="pt") as file:
+        with safetensors.safe_open(str(path), framework=framework) as file:
             return read(file)
     except (OSError, safetensors.SafetensorError) as error:
         raise FileError(f"{path} is not a readable safetensors file (truncated or damaged?): {brief(error)}") from error
