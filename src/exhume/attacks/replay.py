@@ -34,8 +34,8 @@ from exhume.training.recipe import Recipe
 # First guesses of unknown numbers: share of learning rate x steps that the weights that moved most went under Adam, and
 # weight decay.
 _MOVED_SHARE, _DECAY = 0.7, 1e-2
-# Share of the budget that `unmix` or `layers` may take for a start, so that replaying has most of it; not tuned.
-_SHARE = 0.4
+# Share of the budget that `unmix` or `layers` may take for a start; not tuned.
+_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _known(target: Target) -> tuple[NetworkWeights, Recipe]:
 
 
 def _found_otherwise(problem: Problem, session: Session) -> Tensor | None:
-    """Samples that `unmix`, or one start of `layers`, finds where one step size moved all weights; None for neither.
+    """Samples that `unmix` or `layers` finds where one step size moved all weights; None for neither.
 
     A dense layer without ReLU shows the span of the samples, where the search from noise is quick.
     """
@@ -157,7 +157,7 @@ def _found_otherwise(problem: Problem, session: Session) -> Tensor | None:
     names, _ = chosen_names(target, "all", from_initial=True)
     network = TrainedNetwork(model, target.input_shape, torch.float32)
     try:
-        return session.run_stage(LayersSearch(problem, network, Nodes((), names), max_starts=1), _SHARE).rows
+        return session.run_stage(LayersSearch(problem, network, Nodes((), names), Layers.max_starts), _SHARE).rows
     except InputError:  # gradients that do not fit into memory
         return None
 
