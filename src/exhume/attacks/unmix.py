@@ -12,6 +12,7 @@ from exhume.attacks._base.problem import EquationCount, Problem, Proposal
 from exhume.attacks._base.session import Session
 from exhume.attacks._finish.smooth_columns import finish_smooth
 from exhume.attacks._finish.unmixed import finish_columns
+from exhume.attacks._search.unmixing.estimates import Estimation
 from exhume.attacks._search.unmixing.few_neurons import mixture_of
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, is_curved
 from exhume.attacks._search.unmixing.search import UnmixSearch
@@ -97,7 +98,7 @@ class Unmix(Attack):
                     f"{mixture.num_neurons} neurons are too few to separate {mixture.rank} samples by their zeros; it "
                     f"takes at least {FEWEST_NEURONS:g} a sample, and usually 6"
                 )
-            search = UnmixSearch(problem, mixture)
+            search = UnmixSearch(problem, mixture, estimation=Estimation(problem, mixture, moved))
             proposal = finish_columns(problem, moved, mixture, session.run_stage(search))
         else:
             search = SmoothSearch(problem, _smooth_network(model, moved, problem.target.input_shape))

@@ -56,6 +56,16 @@ def softplus(beta: float) -> ReplaceRelu:
     return ReplaceRelu(lambda values: functional.softplus(values, beta=beta, threshold=_LINEAR_FROM))
 
 
+def relative_softplus(sharpness: float) -> ReplaceRelu:
+    """As `softplus`, with beta the sharpness over the standard deviation of each row's values."""
+
+    def replacement(values: torch.Tensor) -> torch.Tensor:
+        beta = sharpness / values.detach().std(-1, keepdim=True).clamp_min(1e-30)
+        return functional.softplus(beta * values, threshold=_LINEAR_FROM) / beta
+
+    return ReplaceRelu(replacement)
+
+
 def scaled_gelu(beta: float) -> ReplaceRelu:
     """gelu(beta z) / beta in the place of relu: within 0.17 / beta of it, and equal at zero, where softplus is not."""
     return ReplaceRelu(lambda values: functional.gelu(beta * values) / beta)

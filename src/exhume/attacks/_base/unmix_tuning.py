@@ -16,7 +16,8 @@ class UnmixTuning:
         zero: an entry below this many standard deviations of its rounding is zero.
         spare: zeros that a column must have beyond the rank, which any vector can be given.
         evidence: that a column's zeros are not chance, at least: -log p.
-        leverage: that no zero may have in the equations for a column: without any one of them it must stay determined.
+        leverage, telling: what a zero's leverage in the equations for a column must leave of one, at least, and over
+            the energy that rounding may hide: without any one of them the column must stay determined.
         batch: starts at a time.
         wide: times as many once these find nothing new, up to `most_drawn` samples.
         steps: alternations of a start.
@@ -47,6 +48,12 @@ class UnmixTuning:
         stalled: starts without a new column after which a found one, perhaps wrong, is dropped.
         starts, starts_per_sample: at most.
         starts_of_others: at most where another attack only wants estimates to begin from.
+        blind: starts without a new column after which samples are estimated.
+        sharpness: range of that of smooth functions in the place of ReLUs, drawn for each estimation.
+        rounds: of an estimation, at most.
+        weightings: drawn for all estimates.
+        votes, least_leverage: weightings that lead to the same column, with which less may be left.
+        few, pool, choices: missing columns from which all choices of so many candidates are tried, and how many.
         distinct: part of a vector outside the span of others for which it counts as independent.
         bars: safety factor of the error bars.
         perturbations: repeated computations with noise for the error bars.
@@ -55,7 +62,8 @@ class UnmixTuning:
     zero: float = tuned(6.0, "standard deviations", **COLUMNS)
     spare: int = tuned(4, "zeros", **COLUMNS)
     evidence: float = tuned(20.0, "nats", **COLUMNS)
-    leverage: float = tuned(0.995, "share", **COLUMNS)
+    leverage: float = tuned(3e-3, "share", **COLUMNS)
+    telling: float = tuned(4.0, "x hidden energy", **COLUMNS)
     batch: int = tuned(16, "starts", **COLUMNS, rare="limits memory; results change by chance")
     wide: int = tuned(6, "x batch", **COLUMNS)
     steps: int = tuned(30, "steps", **COLUMNS)
@@ -83,10 +91,19 @@ class UnmixTuning:
     repairs: int = tuned(40, "columns", **COLUMNS)
     ratios: int = tuned(24, "neurons", **COLUMNS)
     refits: int = tuned(6, "rounds", **COLUMNS)
-    stalled: int = tuned(1000, "starts", **COLUMNS)
+    stalled: int = tuned(600, "starts", **COLUMNS)
     starts: int = tuned(3000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
     starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")
+    blind: int = tuned(100, "starts", **COLUMNS)
+    sharpness: tuple[float, float] = (2.0, 8.0)
+    rounds: int = tuned(12, "rounds", **COLUMNS)
+    weightings: int = tuned(640, "weightings", **COLUMNS)
+    votes: int = tuned(3, "weightings", **COLUMNS)
+    least_leverage: float = tuned(1e-5, "share", **COLUMNS)
+    few: int = tuned(4, "columns", **COLUMNS)
+    pool: int = tuned(12, "columns", **COLUMNS)
+    choices: int = tuned(500, "choices", **COLUMNS)
     distinct: float = tuned(1e-3, "relative norm", **COLUMNS, rare="nearly equal columns")
     bars: float = tuned(3.0, "x spread", **COLUMNS)
     perturbations: int = tuned(4, "computations", **COLUMNS)

@@ -17,6 +17,7 @@ from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
 from exhume.attacks._search.unmixing.columns import fit_inputs
+from exhume.attacks._search.unmixing.estimates import Estimation
 from exhume.attacks._search.unmixing.few_neurons import mixture_of
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, kullback_leibler
 from exhume.attacks._search.unmixing.search import UnmixSearch
@@ -112,7 +113,8 @@ def unmixed_samples(
     mixture = mixture_of(problem, moved)
     if mixture.num_neurons <= count:
         return None
-    found = session.run_stage(UnmixSearch(problem, mixture, max_starts), share)
+    search = UnmixSearch(problem, mixture, max_starts, Estimation(problem, mixture, moved))
+    found = session.run_stage(search, share)
     return _to_samples(problem, moved, mixture, found).samples if len(found.rows) else None
 
 

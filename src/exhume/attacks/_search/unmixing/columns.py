@@ -205,7 +205,12 @@ def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
         vectors = torch.where(better[:, None], again, vectors)
     zeros = mixture.zeros(vectors)
     known = (zeros.sum(1) >= enough) & (mixture.evidence(vectors) > mixture.tuning.evidence)
-    return Candidates(vectors, zeros, known & _alone(mixture, zeros), mixture.net_zeros(vectors))
+    return Candidates(
+        vectors,
+        zeros,
+        known & (left_open(mixture, vectors, zeros) > mixture.tuning.leverage),
+        mixture.net_zeros(vectors),
+    )
 
 
 def _better(first: Candidates, second: Candidates) -> Candidates:
@@ -220,19 +225,21 @@ def _better(first: Candidates, second: Candidates) -> Candidates:
     )
 
 
-def _alone(mixture: Mixture, zeros: Tensor) -> Tensor:
-    """Whether only one vector vanishes on the zeros (m, h), and no single one of them decides that: (m,).
+def left_open(mixture: Mixture, vectors: Tensor, zeros: Tensor) -> Tensor:
+    """One less the largest leverage of a zero (m,); 0 where rounding explains it, or several vectors have the zeros.
 
     The common zeros of several columns leave several vectors. One of these can be made to vanish on a few rows more, as
-    many as columns are mixed; such a row is the only one that tells it from the others, and has a leverage of one.
+    many as columns are mixed; such a row is the only one that tells it from the others, and has a leverage of one, up
+    to the energy that rounding hides.
     """
     if mixture.rank == 1:
-        return torch.ones_like(zeros[:, 0])
+        return torch.ones_like(vectors[:, 0])
     weights = zeros.to(mixture.basis)
     sizes, directions = torch.linalg.eigh(mixture.gram(weights))
     inverse = (directions[:, :, 1:] / sizes[:, None, 1:].clamp_min(1e-300)) @ directions[:, :, 1:].transpose(1, 2)
-    leverage = ((mixture.basis @ inverse) * mixture.basis).sum(2) * weights
-    return (leverage.amax(1) < mixture.tuning.leverage) & (sizes[:, 1] > _NULL * sizes[:, -1])
+    left = 1 - (((mixture.basis @ inverse) * mixture.basis).sum(2) * weights).amax(1)
+    hidden = mixture.tuning.telling * weights.sum(1) * mixture.threshold(vectors)[:, 0].square()
+    return torch.where((sizes[:, 1] > _NULL * sizes[:, -1]) & (left > hidden), left, 0.0)
 
 
 def fit_inputs(mixture: Mixture, zeros: Tensor, open_inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ it lies nearly in the span of the k Q rows of J(theta_q, x_j): a condition on on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from exhume.equation.trained_network import TrainedNetwork, Weights
+from exhume.features.smooth_relu import relative_softplus
 from exhume.target.dense_displacement import DenseDisplacement
 from exhume.target.network_weights import NetworkWeights
 
@@ -25,9 +27,13 @@ Tensor = torch.Tensor
 class InputFrame:
     """D in coordinates: columns are `basis` v, inputs [x 1] are y `right`, with y in origin + span(directions).
 
+    Where columns of some samples are known, D is what the projection off these columns leaves of it, which has the
+    inputs of the other samples as its rows. Columns of these are then known up to the known ones.
+
     Attributes:
         basis, sizes, right: the singular value decomposition of D: (h, n), (n,), (n, m).
         origin, directions: (n,) and (n, p): the bias makes the last entry of [x 1] one. Without it, all of R^n.
+        known: columns that are known, (h, q).
     """
 
     basis: Tensor
@@ -35,23 +41,35 @@ class InputFrame:
     right: Tensor
     origin: Tensor
     directions: Tensor
+    known: Tensor
 
     @staticmethod
-    def of(moved: DenseDisplacement) -> InputFrame:
-        """The frame of a first layer's displacement."""
+    def of(moved: DenseDisplacement, known: Tensor | None = None) -> InputFrame:
+        """The frame of a first layer's displacement, of whose columns some (h, q) may be known."""
         spectrum = moved.spectrum
-        right = spectrum.right
+        basis, sizes, right = spectrum.left, spectrum.sizes, spectrum.right
+        if known is None:
+            known = basis[:, :0]
+        elif known.shape[1]:
+            taken = torch.linalg.qr(known)[0]
+            basis, sizes, turn = torch.linalg.svd(basis * sizes - taken @ (taken.T @ (basis * sizes)))
+            count = len(sizes) - known.shape[1]
+            basis, sizes, right = basis[:, :count], sizes[:count], turn[:count] @ right
         origin, directions = torch.zeros_like(right[:, -1]), torch.eye(len(right)).to(right)
         if moved.has_bias:
             last = right[:, -1]
             origin = last / (last @ last)
             directions = torch.linalg.svd(last[None])[2][1:].T.contiguous()
-        return InputFrame(spectrum.left, spectrum.sizes, right, origin, directions)
+        return InputFrame(basis, sizes, right, origin, directions, known)
 
     def to(self, dtype: torch.dtype) -> InputFrame:
         """In another precision."""
-        parts = (self.basis, self.sizes, self.right, self.origin, self.directions)
+        parts = (self.basis, self.sizes, self.right, self.origin, self.directions, self.known)
         return InputFrame(*(part.to(dtype) for part in parts))
+
+    def columns(self, inputs: Tensor) -> Tensor:
+        """The columns (n, h) with which all inputs (n, n) explain D."""
+        return (self.basis * self.sizes @ torch.linalg.pinv(inputs)).T
 
     @property
     def rank(self) -> int:
@@ -66,11 +84,19 @@ class ReadNetwork(TrainedNetwork):
         model: its module and its weights at both ends of training.
         moved: the displacement of its first layer.
         input_shape: shape of one input.
+        sharpness: of smooth functions in the place of ReLUs above the first layer, relative to a row's values; None
+            for ReLUs.
     """
 
-    def __init__(self, model: NetworkWeights, moved: DenseDisplacement, input_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        model: NetworkWeights,
+        moved: DenseDisplacement,
+        input_shape: tuple[int, ...],
+        sharpness: float | None = None,
+    ) -> None:
         super().__init__(model, input_shape, share=moved.share)
-        self.moved = moved
+        self.moved, self._sharpness = moved, sharpness
 
     def above(self, weights: Weights, values: Tensor) -> Tensor:
         """What is read off the outputs (m, k') where the first layer has the given pre-activations (m, h)."""
@@ -82,7 +108,8 @@ class ReadNetwork(TrainedNetwork):
         handle = first.register_forward_hook(replace)
         try:
             size = len(values), self.moved.first.layer.weight.shape[1]
-            outputs = self.outputs(weights, torch.zeros(size, dtype=values.dtype, device=values.device))
+            with nullcontext() if self._sharpness is None else relative_softplus(self._sharpness):
+                outputs = self.outputs(weights, torch.zeros(size, dtype=values.dtype, device=values.device))
         finally:
             handle.remove()
         return outputs @ self.readout.to(values).T
@@ -113,6 +140,7 @@ class Spaces:
         graphs: the vectors of each node, with their graph.
         scale: that vectors were divided by.
         by_neuron: of the network.
+        taken: an orthonormal basis (h, r) of what vectors are projected off.
     """
 
     vectors: Tensor
@@ -120,6 +148,7 @@ class Spaces:
     graphs: tuple[Tensor, ...]
     scale: Tensor
     by_neuron: bool
+    taken: Tensor
 
     def derivative(self, coefficients: Tensor, maps: Sequence[Tensor]) -> Tensor:
         """The derivative (m, p, h) of the combinations with coefficients (m, q) along the directions of `maps`."""
@@ -134,7 +163,7 @@ class Spaces:
             ways = way.T[:, None, :].expand(-1, len(point), -1)
             (moved,) = torch.autograd.grad(combined, point, ways, is_grads_batched=True)
             total = total + moved.transpose(0, 1)
-        return total
+        return total - (total @ self.taken) @ self.taken.T
 
 
 class Nodes:
@@ -150,7 +179,8 @@ class Nodes:
     def __init__(
         self, network: ReadNetwork, frame: InputFrame, weights: Sequence[Weights], dtype: torch.dtype = torch.float64
     ) -> None:
-        self.frame, self._network, self._weights = frame.to(dtype), network, weights
+        self.frame, self._network, self._weights, self._exact = frame.to(dtype), network, weights, frame
+        self._taken = torch.linalg.qr(frame.known)[0].to(dtype)
         first = network.moved.first
         width = first.layer.weight.shape[1]
         self._maps, self._offsets = [], []
@@ -169,7 +199,7 @@ class Nodes:
 
     def to(self, dtype: torch.dtype) -> Nodes:
         """In another precision."""
-        return Nodes(self._network, self.frame.to(torch.float64), self._weights, dtype)
+        return Nodes(self._network, self._exact, self._weights, dtype)
 
     def activations(self, inputs: Tensor) -> Tensor:
         """Pre-activations (m, h) at the first node."""
@@ -190,7 +220,8 @@ class Nodes:
                 graphs.append(torch.stack(rows, 1))
         vectors = torch.cat([graph.detach() for graph in graphs], 1)
         scale = torch.linalg.vector_norm(vectors, dim=2).mean(1)[:, None, None].clamp_min(1e-30)
-        return Spaces(vectors / scale, tuple(points), tuple(graphs), scale, self._network.by_neuron)
+        vectors = (vectors - (vectors @ self._taken) @ self._taken.T) / scale
+        return Spaces(vectors, tuple(points), tuple(graphs), scale, self._network.by_neuron, self._taken)
 
 
 def is_curved(network: ReadNetwork) -> bool:

@@ -7,6 +7,7 @@ as samples, each must agree with the activations of its own input; others are dr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,8 +16,10 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, search_columns
+from exhume.attacks._search.unmixing.estimates import Estimation, completed, likely
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
+from exhume.attacks._search.unmixing.smooth_columns import SmoothState
 from exhume.results.stop import Stop
 
 # Cosine above which two vectors are the same column.
@@ -32,12 +35,18 @@ class UnmixState:
         starts: made so far.
         stalled: starts since the last new column.
         complete: whether there are n columns, and each agrees with its input.
+        blind: starts from random inputs since the last estimates.
+        sharpness: of smooth functions in the place of ReLUs, for estimates.
+        estimates: of the samples whose columns are missing, while these are estimated.
     """
 
     vectors: torch.Tensor
     starts: int = 0
     stalled: int = 0
     complete: bool = False
+    blind: int = 0
+    sharpness: float = 0.0
+    estimates: SmoothState | None = None
 
 
 class UnmixSearch(Search[UnmixState]):
@@ -47,18 +56,33 @@ class UnmixSearch(Search[UnmixState]):
         problem: that the mixture belongs to.
         mixture: the displacement of the first layer.
         max_starts: by default as many as the tuning says.
+        estimation: of samples, where random inputs lead to no more columns; None to do without.
     """
 
     state_type = UnmixState
 
-    def __init__(self, problem: Problem, mixture: Mixture, max_starts: int | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        mixture: Mixture,
+        max_starts: int | None = None,
+        estimation: Estimation | None = None,
+    ) -> None:
         self.problem, self.mixture, self.count = problem, mixture, mixture.rank
+        self._estimation = estimation if estimation is not None and estimation.possible else None
         self._tuning = mixture.tuning
         self._most = max_starts or self._tuning.starts + self._tuning.starts_per_sample * self.count
 
     def begin(self, generator: torch.Generator) -> UnmixState:
         """No column yet."""
         return UnmixState(torch.zeros((0, self.count)).to(self.mixture.basis))
+
+    def restore(self, state: UnmixState) -> UnmixState:
+        """The path of training is simulated again."""
+        if state.estimates is None or self._estimation is None:
+            return state
+        search = self._estimation.search(state.vectors, state.sharpness)
+        return replace(state, estimates=search.restore(state.estimates))
 
     def where(self, state: UnmixState) -> Where:
         """The loss is the share of columns that is missing."""
@@ -71,12 +95,13 @@ class UnmixSearch(Search[UnmixState]):
         return Stop.STARTS_SPENT if state.starts >= self._most else None
 
     def advance(self, state: UnmixState, session: Session) -> UnmixState:
-        """One batch of starts; a check of all columns once there are enough."""
+        """One batch of starts, or a step of estimates; a check of all columns once there are enough."""
         mixture, generator, tuning = self.mixture, session.generator, self._tuning
         vectors, stalled = state.vectors, state.stalled
+        if self._estimation is not None and (state.estimates is not None or state.blind >= tuning.blind):
+            return self._estimated(self._estimation, state, session)
         if stalled >= tuning.stalled and len(vectors):
-            dropped = int(torch.randint(len(vectors), (), generator=generator))
-            vectors, stalled = torch.cat([vectors[:dropped], vectors[dropped + 1 :]]), 0
+            vectors, stalled = _without_doubtful(mixture, vectors, generator), 0
         before = len(vectors)
         open_inputs = mixture.open_inputs(vectors)
         starts = self._batch(stalled)
@@ -84,8 +109,40 @@ class UnmixSearch(Search[UnmixState]):
         self.problem.features.count(starts * self.count)  # a start counts as one pass
         vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
         stalled = 0 if len(vectors) > before else stalled + starts
-        state = UnmixState(vectors, state.starts + starts, stalled)
+        blind = state.blind + starts if stalled else 0
+        state = UnmixState(vectors, state.starts + starts, stalled, blind=blind)
         return self._checked(state, generator) if len(vectors) == self.count else state
+
+    def _estimated(self, estimation: Estimation, state: UnmixState, session: Session) -> UnmixState:
+        """A step of the search for estimates; at its end the columns next to them."""
+        mixture, generator, tuning, vectors = self.mixture, session.generator, self._tuning, state.vectors
+        starts = tuning.batch * tuning.wide
+        ended = replace(state, starts=state.starts + starts, stalled=state.stalled + starts, estimates=None)
+        if len(vectors) == self.count - 1:
+            return self._checked(
+                replace(ended, vectors=torch.cat([vectors, self._last(vectors, generator)])), generator
+            )
+        if state.estimates is None:
+            low, high = (math.log(each) for each in tuning.sharpness)
+            sharpness = math.exp(low + (high - low) * float(torch.rand((), generator=generator)))
+            begun = estimation.search(vectors, sharpness).begin(generator)
+            return replace(state, sharpness=sharpness, estimates=begun)
+        search = estimation.search(vectors, state.sharpness)
+        if search.finished(state.estimates) is None and state.estimates.rounds < tuning.rounds:
+            return replace(state, estimates=search.advance(state.estimates, session))
+        self.problem.features.count(starts * self.count)
+        if not len(state.estimates.inputs):
+            return ended
+        found = estimation.columns(vectors, search, state.estimates, generator)
+        more = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
+        chosen = likely(mixture, found)
+        more = self._with(more, found.vectors[chosen], found.zeros[chosen]) if len(more) < self.count else more
+        if self.count - tuning.few <= len(more) < self.count:
+            whole = completed(mixture, more, found)
+            more = more if whole is None else whole
+        if len(more) > len(vectors):
+            ended = replace(ended, vectors=more, stalled=0, blind=0)
+        return self._checked(ended, generator) if len(more) == self.count else ended
 
     def give_up(self, state: UnmixState, stop: Stop, session: Session) -> SearchResult:
         """The columns found so far; if a single one is missing, an estimate of it beside them."""
@@ -145,6 +202,25 @@ class UnmixSearch(Search[UnmixState]):
         kept[mixture.net_zeros(vectors).argmin()] = False
         kept[agreement.unmoved.argmin()] = False
         return replace(state, vectors=vectors[kept])
+
+
+def _without_doubtful(mixture: Mixture, vectors: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Vectors without the one whose removal lets some input fit the zeros of each other one best; or a random one.
+
+    The input of a column is orthogonal to a direction for every other column: a wrong one excludes right inputs.
+    """
+    zeros, sums = mixture.zeros(vectors), []
+    for dropped in range(len(vectors)):
+        kept = [at for at in range(len(vectors)) if at != dropped]
+        fits = [
+            fit_inputs(mixture, zeros[[at]], mixture.open_inputs(vectors[[i for i in kept if i != at]]))[1]
+            for at in kept
+        ]
+        sums.append(float(sum(fits)))
+    worst = int(torch.tensor(sums).argmax())
+    if float(torch.rand((), generator=generator)) < 0.3:
+        worst = int(torch.randint(len(vectors), (), generator=generator))
+    return torch.cat([vectors[:worst], vectors[worst + 1 :]])
 
 
 def _repeats(again: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:

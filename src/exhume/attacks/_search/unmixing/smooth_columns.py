@@ -22,6 +22,9 @@ from exhume.results.stop import Stop
 
 Tensor = torch.Tensor
 
+# What estimates of other samples may make of the one that the bias adds to an input.
+_LEAST_ONE = 0.3
+
 
 @dataclass(frozen=True)
 class SmoothState:
@@ -66,12 +69,13 @@ class SmoothSearch(Search[SmoothState]):
     Args:
         problem: that the displacement belongs to.
         network: whose first layer was displaced.
+        known: columns (h, q) of samples that are not looked for.
     """
 
     state_type = SmoothState
 
-    def __init__(self, problem: Problem, network: ReadNetwork) -> None:
-        self.problem, self.network, self.frame = problem, network, InputFrame.of(network.moved)
+    def __init__(self, problem: Problem, network: ReadNetwork, known: Tensor | None = None) -> None:
+        self.problem, self.network, self.frame = problem, network, InputFrame.of(network.moved, known)
         self.count, self._tuning = self.frame.rank, problem.tuning.smooth
 
     def begin(self, generator: torch.Generator) -> SmoothState:
@@ -119,8 +123,18 @@ class SmoothSearch(Search[SmoothState]):
         return SearchResult(rows, len(rows), stop, self.problem, starts, state.rounds)
 
     def samples(self, inputs: Tensor) -> Tensor:
-        """Flat inputs of the network (m, d) from those in coordinates: without the normalisation before the layer."""
-        first, rows = self.network.moved.first, inputs @ self.frame.right
+        """Flat inputs of the network (m, d) from those in coordinates: without the normalisation before the layer.
+
+        Samples whose columns are known follow, as the others' inputs make them.
+        """
+        first, rows, frame = self.network.moved.first, inputs @ self.frame.right, self.frame
+        if frame.known.shape[1]:
+            spectrum = self.network.moved.spectrum
+            columns = torch.cat([frame.columns(inputs).T, frame.known], 1)
+            known = torch.linalg.pinv(columns)[len(inputs) :] @ (spectrum.left * spectrum.sizes) @ spectrum.right
+            if self.network.moved.has_bias:  # a one, as far as the estimates are right
+                known[:, -1] = known[:, -1].clamp_min(_LEAST_ONE)
+            rows = torch.cat([rows, known])
         given = rows[:, :-1] / rows[:, -1:] if self.network.moved.has_bias else rows
         return (given - first.shift.to(given)) / first.scale.to(given)
 
@@ -133,8 +147,7 @@ class SmoothSearch(Search[SmoothState]):
         """A complete set fitted on the path that is simulated with it."""
         nodes, miss = self.curved(inputs, count)
         self.problem.features.count(self.count * (self._tuning.path_steps * count + self._tuning.simulated))
-        columns = (self.frame.basis * self.frame.sizes @ torch.linalg.pinv(inputs)).T
-        start = Together(inputs, columns, torch.ones_like(inputs[:, 0]))
+        start = Together(inputs, self.frame.columns(inputs), torch.ones_like(inputs[:, 0]))
         return fit_together(nodes, start, self._tuning.path_steps, self._tuning), miss
 
     def _add(self, state: SmoothState, generator: torch.Generator) -> SmoothState:
@@ -207,8 +220,7 @@ class SmoothSearch(Search[SmoothState]):
         usual = 1.5 * found.inputs.norm(dim=1).median()
         more = frame.origin + ways * (usual / left.norm(dim=1, keepdim=True)).clamp_max(1.0)
         inputs = torch.cat([found.inputs, more])
-        columns = (frame.basis * frame.sizes @ torch.linalg.pinv(inputs)).T
-        return Together(inputs, columns, inputs[:, 0])
+        return Together(inputs, frame.columns(inputs), inputs[:, 0])
 
     def _on_path(self, state: SmoothState) -> SmoothState:
         """A complete set fitted on simulated paths; then those that fit worst dropped, unless that has not helped."""
