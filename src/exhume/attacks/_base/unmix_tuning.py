@@ -50,7 +50,7 @@ class UnmixTuning:
         starts_of_others: at most where another attack only wants estimates to begin from.
         blind: starts without a new column after which samples are estimated.
         sharpness: range of that of smooth functions in the place of ReLUs, drawn for each estimation.
-        rounds: of an estimation, at most.
+        rounds, estimated: of an estimation, at most, and starts that it counts as, over `batch`.
         weightings: drawn for all estimates.
         votes, least_leverage: weightings that lead to the same column, with which less may be left.
         few, pool, choices: missing columns from which all choices of so many candidates are tried, and how many.
@@ -98,6 +98,7 @@ class UnmixTuning:
     blind: int = tuned(100, "starts", **COLUMNS)
     sharpness: tuple[float, float] = (2.0, 8.0)
     rounds: int = tuned(12, "rounds", **COLUMNS)
+    estimated: int = tuned(10, "x batch", **COLUMNS)
     weightings: int = tuned(640, "weightings", **COLUMNS)
     votes: int = tuned(3, "weightings", **COLUMNS)
     least_leverage: float = tuned(1e-5, "share", **COLUMNS)

@@ -87,9 +87,10 @@ def likely(mixture: Mixture, found: Candidates) -> Tensor:
 
 
 def completed(mixture: Mixture, vectors: Tensor, found: Candidates) -> Tensor | None:
-    """All columns: those known (m, n), and of the others a choice that contradicts no input; None without one.
+    """All columns: those known (m, n), and the choice of others that fits their inputs best; None if none does.
 
-    A wrong column spoils the inputs of others, so that the neurons these activate tell which choice is right.
+    A wrong column spoils the inputs of others: these activate neurons at which their column is zero, or leave others
+    inactive at both ends at which it is not.
     """
     missing, pool = mixture.rank - len(vectors), vectors[:0]
     for at in found.net_zeros.argsort(descending=True).tolist():
@@ -98,10 +99,12 @@ def completed(mixture: Mixture, vectors: Tensor, found: Candidates) -> Tensor | 
         vector = found.vectors[at][None]
         if not bool(((torch.cat([vectors, pool]) @ vector.T).abs() > _SAME).any()):
             pool = torch.cat([pool, vector])
+    best, most = None, 0.0
     for chosen in islice(combinations(range(len(pool)), missing), mixture.tuning.choices):
         tried = torch.cat([vectors, pool[list(chosen)]])
         if float(torch.linalg.svdvals(tried)[-1]) < _SINGULAR:
             continue
-        if bool(mixture.agreement(tried, mixture.inputs_of(tried)).consistent(mixture.tuning).all()):
-            return tried
-    return None
+        agreement = mixture.agreement(tried, mixture.inputs_of(tried))
+        if bool(agreement.consistent(mixture.tuning).all()) and float(agreement.unmoved.mean()) > most:
+            best, most = tried, float(agreement.unmoved.mean())
+    return best

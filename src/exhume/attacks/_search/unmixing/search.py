@@ -116,7 +116,7 @@ class UnmixSearch(Search[UnmixState]):
     def _estimated(self, estimation: Estimation, state: UnmixState, session: Session) -> UnmixState:
         """A step of the search for estimates; at its end the columns next to them."""
         mixture, generator, tuning, vectors = self.mixture, session.generator, self._tuning, state.vectors
-        starts = tuning.batch * tuning.wide
+        starts = tuning.estimated * tuning.batch
         ended = replace(state, starts=state.starts + starts, stalled=state.stalled + starts, estimates=None)
         if len(vectors) == self.count - 1:
             return self._checked(
