@@ -48,6 +48,10 @@ class UnmixTuning:
         stalled: starts without a new column after which a found one, perhaps wrong, is dropped.
         starts, starts_per_sample: at most.
         starts_of_others: at most where another attack only wants estimates to begin from.
+        last: missing columns from which they are looked for near the space that the known ones leave.
+        last_starts, last_steps: made there in a round, and steps of each.
+        last_penalty, beside: power of absolute values that is minimised there, and weight of what lies off the space.
+        refitted: steps at which inputs are fitted again.
         blind: starts without a new column after which samples are estimated.
         sharpness: range of that of smooth functions in the place of ReLUs, drawn for each estimation.
         rounds, estimated: of an estimation, at most, and starts that it counts as, over `batch`.
@@ -95,6 +99,12 @@ class UnmixTuning:
     starts: int = tuned(3000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
     starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")
+    last: int = tuned(20, "columns", **COLUMNS, rare="more than 20 samples")
+    last_starts: int = tuned(48, "starts", **COLUMNS, rare="more than 20 samples")
+    last_steps: int = tuned(40, "steps", **COLUMNS, rare="more than 20 samples")
+    last_penalty: float = tuned(0.5, "power", **COLUMNS, rare="more than 20 samples")
+    beside: float = tuned(3.0, "x objective", **COLUMNS, rare="more than 20 samples")
+    refitted: tuple[int, ...] = (8, 16, 24)
     blind: int = tuned(100, "starts", **COLUMNS)
     sharpness: tuple[float, float] = (2.0, 8.0)
     rounds: int = tuned(12, "rounds", **COLUMNS)

@@ -117,7 +117,7 @@ def _alternate(
         iterations = _FIRST_ITERATIONS if step < _FIRST_STEPS else _ITERATIONS
         weights = weights if weighting.readout is None else weights + weighting.readout.float()
         energy = explained_energy(mixture, inputs, weights)
-        vectors = _smallest(energy, vectors.float(), iterations, _RIDGE)
+        vectors = least_direction(energy, vectors.float(), iterations, _RIDGE)
         sizes = (vectors @ basis.T).abs()
         active = torch.tanh(_STEEPNESS * (sizes / sizes.mean(1, keepdim=True) - level.float()))
         inputs = (active @ to_inputs.T).to(mixture.basis)
@@ -144,7 +144,7 @@ def explained_energy(mixture: Mixture, inputs: Tensor, weights: Tensor) -> Tenso
     return weighted_gram(basis, weights) - mixed.transpose(1, 2) @ torch.linalg.solve(normal, mixed)
 
 
-def _smallest(matrices: Tensor, vectors: Tensor, iterations: int, ridge: float) -> Tensor:
+def least_direction(matrices: Tensor, vectors: Tensor, iterations: int, ridge: float) -> Tensor:
     """Nearly the eigenvectors of the smallest eigenvalues, by inverse iteration from `vectors` (m, n)."""
     size = mean_diagonal(matrices)
     damped = matrices + (ridge * size + torch.finfo(matrices.dtype).tiny) * torch.eye(matrices.shape[-1]).to(matrices)
@@ -191,7 +191,7 @@ def settle(mixture: Mixture, vectors: Tensor) -> Candidates:
     for _ in range(tuning.trims):
         sizes = mixture.columns(trimmed).abs()
         smallest = torch.zeros_like(sizes).scatter_(1, sizes.topk(count, dim=1, largest=False).indices, 1.0)
-        trimmed = _smallest(mixture.gram(smallest), trimmed, _ITERATIONS, _RIDGE_DOUBLE)
+        trimmed = least_direction(mixture.gram(smallest), trimmed, _ITERATIONS, _RIDGE_DOUBLE)
     return _better(_judge(mixture, vectors), _judge(mixture, trimmed))
 
 
@@ -200,7 +200,7 @@ def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
     enough = mixture.rank + mixture.tuning.spare
     for _ in range(_JUDGED):
         zeros = mixture.zeros(vectors)
-        again = _smallest(mixture.gram(zeros.to(vectors)), vectors, _ITERATIONS, _RIDGE_DOUBLE)
+        again = least_direction(mixture.gram(zeros.to(vectors)), vectors, _ITERATIONS, _RIDGE_DOUBLE)
         better = (zeros.sum(1) >= enough) & (mixture.zeros(again).sum(1) >= zeros.sum(1))
         vectors = torch.where(better[:, None], again, vectors)
     zeros = mixture.zeros(vectors)

@@ -17,6 +17,7 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, search_columns
 from exhume.attacks._search.unmixing.estimates import Estimation, completed, likely
+from exhume.attacks._search.unmixing.last_columns import last_columns
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
 from exhume.attacks._search.unmixing.smooth_columns import SmoothState
@@ -106,8 +107,11 @@ class UnmixSearch(Search[UnmixState]):
         open_inputs = mixture.open_inputs(vectors)
         starts = self._batch(stalled)
         found = search_columns(mixture, open_inputs, starts, generator)
-        self.problem.features.count(starts * self.count)  # a start counts as one pass
         vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
+        if 0 < self.count - len(vectors) <= min(tuning.last, len(vectors)):
+            found, starts = last_columns(mixture, vectors, tuning.last_starts, generator), starts + tuning.last_starts
+            vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
+        self.problem.features.count(starts * self.count)  # a start counts as one pass
         stalled = 0 if len(vectors) > before else stalled + starts
         blind = state.blind + starts if stalled else 0
         state = UnmixState(vectors, state.starts + starts, stalled, blind=blind)

@@ -1,0 +1,48 @@
+"""The last columns of a displacement, where most are known."""
+
+import pytest
+import torch
+from torch import nn
+
+from exhume.attacks._base.unmix_tuning import UnmixTuning
+from exhume.attacks._search.unmixing.last_columns import last_columns, space_of_missing
+from exhume.attacks._search.unmixing.mixture import Mixture
+from exhume.target.dense_displacement import dense_displacement
+from exhume.target.network_weights import NetworkWeights
+
+DIM, NEURONS, SAMPLES, MISSING = 60, 300, 20, 3
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """A mixture, and the true vectors (n, n) of its columns."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(DIM, NEURONS), nn.ReLU(), nn.Linear(NEURONS, 100), nn.ReLU(), nn.Linear(100, 5))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    inputs, labels = torch.randn(SAMPLES, DIM), torch.arange(SAMPLES) % 5
+    optimiser = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    for _ in range(100):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimiser.step()
+    moved = dense_displacement(NetworkWeights(model.eval(), "4", tuple(before), before), (DIM,))
+    rows = torch.cat([inputs, torch.ones(SAMPLES, 1)], 1).double() @ moved.spectrum.right.T
+    vectors = (moved.spectrum.sizes[:, None] * torch.linalg.inv(rows)).T
+    return Mixture(moved, UnmixTuning()), nn.functional.normalize(vectors, dim=1)
+
+
+def test_missing_columns_lie_near_the_space_that_known_ones_leave(problem):
+    mixture, vectors = problem
+    space = space_of_missing(mixture, vectors[MISSING:])
+    assert space.shape == (SAMPLES, MISSING)
+    inside = (vectors @ space).norm(dim=1)
+    assert float(inside[:MISSING].min()) > 0.95  # a random vector has 0.39
+    assert float(inside[MISSING:].max()) < 0.95
+
+
+def test_the_last_columns_are_found_exactly(problem):
+    mixture, vectors = problem
+    found = last_columns(mixture, vectors[MISSING:], 24, torch.Generator().manual_seed(0))
+    cosines = (found.vectors[found.alone] @ vectors.T).abs()
+    assert cosines.amax(1).tolist() == pytest.approx([1.0] * len(cosines), abs=1e-6)
+    assert {0, 1, 2} <= set(cosines.argmax(1).tolist())
