@@ -98,12 +98,11 @@ class UnmixSearch(Search[UnmixState]):
     def advance(self, state: UnmixState, session: Session) -> UnmixState:
         """One batch of starts, or a step of estimates; a check of all columns once there are enough."""
         mixture, generator, tuning = self.mixture, session.generator, self._tuning
-        vectors, stalled = state.vectors, state.stalled
+        if state.estimates is None and state.stalled >= tuning.stalled and len(state.vectors):
+            state = replace(state, vectors=_without_doubtful(mixture, state.vectors, generator), stalled=0)
         if self._estimation is not None and (state.estimates is not None or state.blind >= tuning.blind):
             return self._estimated(self._estimation, state, session)
-        if stalled >= tuning.stalled and len(vectors):
-            vectors, stalled = _without_doubtful(mixture, vectors, generator), 0
-        before = len(vectors)
+        vectors, stalled, before = state.vectors, state.stalled, len(state.vectors)
         open_inputs = mixture.open_inputs(vectors)
         starts = self._batch(stalled)
         found = search_columns(mixture, open_inputs, starts, generator)
