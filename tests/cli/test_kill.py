@@ -33,7 +33,7 @@ SPHERE = ("two-layer", "--data", "sphere", "--dim", 30, "--samples")
 NETWORKS = {
     "layers": (*SPHERE, 12, "--width", 36),
     "replay": (*SPHERE, 12, "--width", 36),
-    "unmix": (*SPHERE, 20, "--width", 62),  # it solves the other in fewer steps
+    "unmix": ("two-layer", "--data", "digits", "--samples", 20, "--width", 64),  # it solves the others
 }
 STEPS = 12  # before the process is killed
 PATIENCE = 600.0  # seconds after which it must have come so far, however busy the machine is

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from exhume.features.smooth_relu import smooth_slope, softplus
+from exhume.features.smooth_relu import relative_softplus, smooth_slope, softplus
 from exhume.networks import MLP, TwoLayer
 
 
@@ -97,3 +97,13 @@ def test_double_backward_is_the_derivative_of_the_smooth_gradient(smooth, networ
     step = 1e-5
     difference = (along(row + step * direction) - along(row - step * direction)) / (2 * step)
     torch.testing.assert_close((derivative * direction).sum(), difference, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 1), (3, 2, 4, 4)])
+def test_relative_softplus_does_not_depend_on_the_size_of_a_sample(shape):
+    values = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    sizes = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64).reshape(3, *[1] * (len(shape) - 1))
+    with relative_softplus(4.0):
+        once, scaled = torch.relu(values), torch.relu(sizes * values)
+    assert torch.allclose(scaled, sizes * once, rtol=1e-9, atol=1e-9)
+    assert bool((once >= values.relu() - 1e-12).all())

@@ -57,10 +57,11 @@ def softplus(beta: float) -> ReplaceRelu:
 
 
 def relative_softplus(sharpness: float) -> ReplaceRelu:
-    """As `softplus`, with beta the sharpness over the standard deviation of each row's values."""
+    """As `softplus`, with beta the sharpness over the standard deviation of each sample's values."""
 
     def replacement(values: torch.Tensor) -> torch.Tensor:
-        beta = sharpness / values.detach().std(-1, keepdim=True).clamp_min(1e-30)
+        own = tuple(range(1, values.ndim))
+        beta = sharpness / values.detach().std(own, correction=0, keepdim=True).clamp_min(1e-30)
         return functional.softplus(beta * values, threshold=_LINEAR_FROM) / beta
 
     return ReplaceRelu(replacement)

@@ -45,14 +45,15 @@ class UnmixTuning:
         repairs, ratios: mixtures that are repaired in a round, and neurons that are tried for each.
         mended: part of a contradiction that a repair may leave.
         refits: rounds that compute all columns again from their inputs.
-        stalled: starts without a new column after which a found one, perhaps wrong, is dropped.
+        stalled, dropped: starts without a new column after which a found one, perhaps wrong, is dropped, and how often
+            it is a random one.
         starts, starts_per_sample: at most.
         starts_of_others: at most where another attack only wants estimates to begin from.
         last: missing columns from which they are looked for near the space that the known ones leave.
         last_starts, last_steps: made there in a round, and steps of each.
         last_penalty, beside: power of absolute values that is minimised there, and weight of what lies off the space.
         refitted: steps at which inputs are fitted again.
-        blind: starts without a new column after which samples are estimated.
+        blind: starts from random inputs without a new column after which samples are estimated.
         sharpness: range of that of smooth functions in the place of ReLUs, drawn for each estimation.
         rounds, estimated: of an estimation, at most, and starts that it counts as, over `batch`.
         weightings: drawn for all estimates.
@@ -96,6 +97,7 @@ class UnmixTuning:
     ratios: int = tuned(24, "neurons", **COLUMNS)
     refits: int = tuned(6, "rounds", **COLUMNS)
     stalled: int = tuned(600, "starts", **COLUMNS)
+    dropped: float = tuned(0.3, "share", **COLUMNS)
     starts: int = tuned(3000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
     starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")

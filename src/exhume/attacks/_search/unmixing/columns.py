@@ -208,7 +208,7 @@ def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
     return Candidates(
         vectors,
         zeros,
-        known & (left_open(mixture, vectors, zeros) > mixture.tuning.leverage),
+        known & (leverage_margin(mixture, vectors, zeros) > mixture.tuning.leverage),
         mixture.net_zeros(vectors),
     )
 
@@ -225,8 +225,8 @@ def _better(first: Candidates, second: Candidates) -> Candidates:
     )
 
 
-def left_open(mixture: Mixture, vectors: Tensor, zeros: Tensor) -> Tensor:
-    """One less the largest leverage of a zero (m,); 0 where rounding explains it, or several vectors have the zeros.
+def leverage_margin(mixture: Mixture, vectors: Tensor, zeros: Tensor) -> Tensor:
+    """1 minus the largest leverage of a zero (m,); 0 where rounding explains it, or several vectors have the zeros.
 
     The common zeros of several columns leave several vectors. One of these can be made to vanish on a few rows more, as
     many as columns are mixed; such a row is the only one that tells it from the others, and has a leverage of one, up

@@ -7,29 +7,52 @@ most samples, and their zeros are then near enough to be found exactly.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from itertools import combinations, islice
 
 import torch
 
 from exhume.attacks._base.problem import Problem
-from exhume.attacks._search.unmixing.columns import Candidates, columns_of_inputs, left_open
-from exhume.attacks._search.unmixing.mixture import Mixture, Tensor
-from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork
+from exhume.attacks._search.unmixing.columns import Candidates, columns_of_inputs, leverage_margin
+from exhume.attacks._search.unmixing.last_columns import known_inputs
+from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, mean_diagonal
+from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, is_curved
 from exhume.attacks._search.unmixing.smooth_columns import SmoothSearch, SmoothState
 from exhume.target.dense_displacement import DenseDisplacement
 
-# Vectors with a smaller singular value are dependent; above the first cosine they are one, above the second one was
-# found twice.
-_SINGULAR, _SAME, _EQUAL = 1e-6, 0.99, 0.9999
+# Vectors with a smaller singular value are dependent.
+_SINGULAR = 1e-6
+# Cosines above which two vectors are the same column, and above which the same vector was found twice.
+_SAME, _EQUAL = 0.99, 0.9999
+# Added to the diagonal of normal equations, over its mean.
+_RIDGE = 1e-3
+# Smallest last entry of an input [x 1], over the largest, before it is made one.
+_LEAST_ONE = 0.1
+
+
+@dataclass(frozen=True)
+class EstimationState:
+    """A running search for estimates.
+
+    Attributes:
+        sharpness: of smooth functions in the place of ReLUs.
+        known_rows: nearly the inputs [x 1] of known columns, (m, d + 1).
+        smooth: of the search.
+    """
+
+    sharpness: float
+    known_rows: Tensor
+    smooth: SmoothState
 
 
 class Estimation:
     """Estimates of the samples whose columns are not known, and the columns next to them.
 
     Args:
-        problem: that the mixture belongs to.
-        mixture: the displacement of the first layer.
-        moved: the same.
+        problem: that the displacement belongs to.
+        mixture: the displacement in coordinates.
+        moved: the displacement.
     """
 
     def __init__(self, problem: Problem, mixture: Mixture, moved: DenseDisplacement) -> None:
@@ -37,25 +60,42 @@ class Estimation:
 
     @property
     def possible(self) -> bool:
-        """Whether the weights of all layers before training are known, and the samples are few enough."""
+        """Whether all weights before training are known, ReLUs can be made smooth, and the samples are few enough."""
         model = self._problem.target.known_model
         known = model is not None and set(model.trained) <= set(model.initial)
-        return known and 1 < self._mixture.rank <= self._mixture.tuning.most_drawn
+        few = 1 < self._mixture.rank <= self._mixture.tuning.most_drawn
+        return known and few and is_curved(self._network(1.0))
 
-    def search(self, vectors: Tensor, sharpness: float) -> SmoothSearch:
-        """The search for estimates besides the samples of known columns (m, n)."""
+    def begin(self, vectors: Tensor, generator: torch.Generator) -> EstimationState:
+        """The first state besides the samples of known columns (m, n)."""
+        low, high = (math.log(each) for each in self._mixture.tuning.sharpness)
+        sharpness = math.exp(low + (high - low) * float(torch.rand((), generator=generator)))
+        rows = known_inputs(self._mixture, vectors) @ self._moved.spectrum.right
+        if self._moved.has_bias and len(rows):
+            last = rows[:, -1:]
+            rows = rows / last.clamp_min(_LEAST_ONE * float(last.abs().max()))
+        elif len(rows):
+            rows = rows * math.sqrt(rows.shape[1])
+        search = SmoothSearch(self._problem, self._network(sharpness), self._columns(vectors), rows)
+        return EstimationState(sharpness, rows, search.begin(generator))
+
+    def search(self, vectors: Tensor, state: EstimationState) -> SmoothSearch:
+        """The search that a state belongs to."""
+        return SmoothSearch(self._problem, self._network(state.sharpness), self._columns(vectors), state.known_rows)
+
+    def _columns(self, vectors: Tensor) -> Tensor:
+        return self._moved.spectrum.left @ vectors.T
+
+    def _network(self, sharpness: float) -> ReadNetwork:
         model = self._problem.target.known_model
         assert model is not None
-        network = ReadNetwork(model, self._moved, self._problem.target.input_shape, sharpness)
-        return SmoothSearch(self._problem, network, self._moved.spectrum.left @ vectors.T)
+        return ReadNetwork(model, self._moved, self._problem.target.input_shape, sharpness)
 
-    def columns(
-        self, vectors: Tensor, search: SmoothSearch, state: SmoothState, generator: torch.Generator
-    ) -> Candidates:
+    def columns(self, vectors: Tensor, state: EstimationState, generator: torch.Generator) -> Candidates:
         """Columns from many weightings of each estimate."""
-        mixture, frame, spectrum = self._mixture, search.frame, self._moved.spectrum
-        estimates = state.best_inputs if len(state.best_inputs) else state.inputs
-        columns = frame.columns(estimates) if len(estimates) == search.count else state.columns
+        mixture, search, spectrum = self._mixture, self.search(vectors, state), self._moved.spectrum
+        estimates, frame = state.smooth.best, search.frame
+        columns = frame.columns(estimates) if len(estimates) == search.count else state.smooth.columns
         inputs = estimates @ (frame.right @ spectrum.right.T)  # (r, n)
         own = _without(mixture, vectors, columns @ spectrum.left, inputs)
         times = -(-mixture.tuning.weightings // len(inputs))
@@ -68,8 +108,9 @@ def _without(mixture: Mixture, vectors: Tensor, estimates: Tensor, inputs: Tenso
         idle = (torch.maximum(*mixture.activations(inputs)) < 0).to(vectors)  # (r, h)
         known, own = mixture.columns(vectors), mixture.columns(estimates)
         normal = (idle[:, None, :] * known) @ known.T  # (r, m, m)
-        normal = normal + 1e-3 * normal.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * torch.eye(len(known)).to(own)
-        multiples = torch.linalg.lstsq(normal, ((idle * own) @ known.T)[:, :, None]).solution[:, :, 0]
+        ridge = (_RIDGE * mean_diagonal(normal)).clamp_min(1e-9)  # an input may leave no neuron inactive
+        normal = normal + ridge * torch.eye(len(known)).to(own)
+        multiples = torch.linalg.solve(normal, (idle * own) @ known.T)
         estimates = estimates - multiples @ vectors
     return torch.nn.functional.normalize(estimates, dim=1)
 
@@ -82,8 +123,12 @@ def likely(mixture: Mixture, found: Candidates) -> Tensor:
     tuning = mixture.tuning
     votes = ((found.vectors @ found.vectors.T).abs() > _EQUAL).sum(1)
     chosen = ((votes >= tuning.votes) & (found.net_zeros >= mixture.rank)).nonzero()[:, 0]
-    chosen = chosen[left_open(mixture, found.vectors[chosen], found.zeros[chosen]) > tuning.least_leverage]
-    return chosen[found.net_zeros[chosen].argsort(descending=True)]
+    chosen = chosen[leverage_margin(mixture, found.vectors[chosen], found.zeros[chosen]) > tuning.least_leverage]
+    distinct: list[int] = []
+    for at in chosen[found.net_zeros[chosen].argsort(descending=True)].tolist():
+        if not bool(((found.vectors[distinct] @ found.vectors[at]).abs() > _SAME).any()):
+            distinct.append(at)
+    return torch.tensor(distinct, dtype=torch.long)
 
 
 def completed(mixture: Mixture, vectors: Tensor, found: Candidates) -> Tensor | None:

@@ -7,16 +7,17 @@ There zeros are found although half of the neurons that an input leaves inactive
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from exhume.attacks._search.unmixing.columns import Candidates, fit_inputs, least_direction, settle
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor
 
-# Size of entries, over the mean, that are smoothed at the first and the last step, and below which an entry may be zero
-# when the input is fitted; added to the diagonal, over its mean.
-_COARSE, _FINEST, _SMALL, _RIDGE = 0.3, 1e-5, 0.3, 1e-13
+# Sizes of entries, over the mean, that are smoothed at the first and the last step.
+_COARSE, _FINEST = 0.3, 1e-5
+# Size of an entry, over the mean, below which it may be zero when inputs are fitted.
+_SMALL = 0.3
+# Added to the diagonal before a factorisation, over its mean.
+_RIDGE = 1e-13
 
 
 def last_columns(mixture: Mixture, vectors: Tensor, starts: int, generator: torch.Generator) -> Candidates:
@@ -38,7 +39,7 @@ def last_columns(mixture: Mixture, vectors: Tensor, starts: int, generator: torc
             before, after = mixture.activations(inputs)
             far = (-after / before.std(1, keepdim=True)).clamp_min(0)
             weights = far / far.amax(1, keepdim=True).clamp_min(1e-30) + tuning.kept
-        smooth = _COARSE * (_FINEST / _COARSE) ** (step / (tuning.last_steps - 1))
+        smooth = _COARSE * (_FINEST / _COARSE) ** (step / max(tuning.last_steps - 1, 1))
         scaled = weights / (sizes.square() + smooth**2) ** (1 - 0.5 * tuning.last_penalty)
         scaled = scaled / scaled.amax(1, keepdim=True)
         energy = tuning.beside * (scaled * columns.square()).sum(1)
@@ -47,12 +48,20 @@ def last_columns(mixture: Mixture, vectors: Tensor, starts: int, generator: torc
 
 
 def space_of_missing(mixture: Mixture, vectors: Tensor) -> Tensor:
-    """An orthonormal basis (n, n - m) of a space near which the columns lie that are not among the m known ones."""
-    zeros, root = mixture.zeros(vectors), math.sqrt(mixture.num_neurons)
-    rest = torch.diag(mixture.sizes)
-    for index, vector in enumerate(vectors):
-        others = torch.cat([vectors[:index], vectors[index + 1 :]])
-        (row,), _ = fit_inputs(mixture, zeros[index : index + 1], mixture.open_inputs(others))
-        scale = root * (vector @ (row / mixture.sizes))  # the product of a column's own input with its direction is one
-        rest = rest - torch.outer(root * vector, row / scale)
+    """An orthonormal basis (n, n - m) of a space near which the columns lie that are not among the m known ones.
+
+    The product of a column's own input with its direction S^-1 v is one.
+    """
+    inputs = known_inputs(mixture, vectors)
+    scales = (vectors * (inputs / mixture.sizes)).sum(1, keepdim=True)
+    rest = torch.diag(mixture.sizes) - vectors.T @ (inputs / scales)
     return torch.linalg.svd(rest @ mixture.open_inputs(vectors), full_matrices=False)[0]
+
+
+def known_inputs(mixture: Mixture, vectors: Tensor) -> Tensor:
+    """Nearly the inputs (m, n) of known columns (m, n), of length one, from their zeros."""
+    zeros, rows = mixture.zeros(vectors), [vectors[:0]]
+    for index in range(len(vectors)):
+        others = torch.cat([vectors[:index], vectors[index + 1 :]])
+        rows.append(fit_inputs(mixture, zeros[index : index + 1], mixture.open_inputs(others))[0])
+    return torch.cat(rows)

@@ -48,11 +48,10 @@ class InputFrame:
         """The frame of a first layer's displacement, of whose columns some (h, q) may be known."""
         spectrum = moved.spectrum
         basis, sizes, right = spectrum.left, spectrum.sizes, spectrum.right
-        if known is None:
-            known = basis[:, :0]
-        elif known.shape[1]:
-            taken = torch.linalg.qr(known)[0]
-            basis, sizes, turn = torch.linalg.svd(basis * sizes - taken @ (taken.T @ (basis * sizes)))
+        known = basis[:, :0] if known is None else known
+        if known.shape[1]:
+            taken, whole = torch.linalg.qr(known)[0], basis * sizes
+            basis, sizes, turn = torch.linalg.svd(whole - taken @ (taken.T @ whole), full_matrices=False)
             count = len(sizes) - known.shape[1]
             basis, sizes, right = basis[:, :count], sizes[:count], turn[:count] @ right
         origin, directions = torch.zeros_like(right[:, -1]), torch.eye(len(right)).to(right)
@@ -84,8 +83,7 @@ class ReadNetwork(TrainedNetwork):
         model: its module and its weights at both ends of training.
         moved: the displacement of its first layer.
         input_shape: shape of one input.
-        sharpness: of smooth functions in the place of ReLUs above the first layer, relative to a row's values; None
-            for ReLUs.
+        sharpness: of smooth functions in the place of ReLUs in `above`, relative to a sample's values; None for ReLUs.
     """
 
     def __init__(
@@ -135,7 +133,7 @@ class Spaces:
     """Spans of what each of m inputs can have sent back.
 
     Attributes:
-        vectors: (m, q, h), of mean norm one.
+        vectors: (m, q, h), over their mean norm, then projected off `taken`.
         points: the pre-activations at each node, that derivatives are taken by.
         graphs: the vectors of each node, with their graph.
         scale: that vectors were divided by.

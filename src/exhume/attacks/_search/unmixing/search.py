@@ -7,7 +7,6 @@ as samples, each must agree with the activations of its own input; others are dr
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,11 +15,10 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, search_columns
-from exhume.attacks._search.unmixing.estimates import Estimation, completed, likely
+from exhume.attacks._search.unmixing.estimates import Estimation, EstimationState, completed, likely
 from exhume.attacks._search.unmixing.last_columns import last_columns
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
-from exhume.attacks._search.unmixing.smooth_columns import SmoothState
 from exhume.results.stop import Stop
 
 # Cosine above which two vectors are the same column.
@@ -36,8 +34,7 @@ class UnmixState:
         starts: made so far.
         stalled: starts since the last new column.
         complete: whether there are n columns, and each agrees with its input.
-        blind: starts from random inputs since the last estimates.
-        sharpness: of smooth functions in the place of ReLUs, for estimates.
+        blind: starts from random inputs since the last new column.
         estimates: of the samples whose columns are missing, while these are estimated.
     """
 
@@ -46,8 +43,7 @@ class UnmixState:
     stalled: int = 0
     complete: bool = False
     blind: int = 0
-    sharpness: float = 0.0
-    estimates: SmoothState | None = None
+    estimates: EstimationState | None = None
 
 
 class UnmixSearch(Search[UnmixState]):
@@ -82,8 +78,8 @@ class UnmixSearch(Search[UnmixState]):
         """The path of training is simulated again."""
         if state.estimates is None or self._estimation is None:
             return state
-        search = self._estimation.search(state.vectors, state.sharpness)
-        return replace(state, estimates=search.restore(state.estimates))
+        search = self._estimation.search(state.vectors, state.estimates)
+        return replace(state, estimates=replace(state.estimates, smooth=search.restore(state.estimates.smooth)))
 
     def where(self, state: UnmixState) -> Where:
         """The loss is the share of columns that is missing."""
@@ -99,7 +95,7 @@ class UnmixSearch(Search[UnmixState]):
         """One batch of starts, or a step of estimates; a check of all columns once there are enough."""
         mixture, generator, tuning = self.mixture, session.generator, self._tuning
         if state.estimates is None and state.stalled >= tuning.stalled and len(state.vectors):
-            state = replace(state, vectors=_without_doubtful(mixture, state.vectors, generator), stalled=0)
+            state = replace(state, vectors=self._without_doubtful(state.vectors, generator), stalled=0, blind=0)
         if self._estimation is not None and (state.estimates is not None or state.blind >= tuning.blind):
             return self._estimated(self._estimation, state, session)
         vectors, stalled, before = state.vectors, state.stalled, len(state.vectors)
@@ -121,28 +117,25 @@ class UnmixSearch(Search[UnmixState]):
         mixture, generator, tuning, vectors = self.mixture, session.generator, self._tuning, state.vectors
         starts = tuning.estimated * tuning.batch
         ended = replace(state, starts=state.starts + starts, stalled=state.stalled + starts, estimates=None)
-        if len(vectors) == self.count - 1:
-            return self._checked(
-                replace(ended, vectors=torch.cat([vectors, self._last(vectors, generator)])), generator
-            )
-        if state.estimates is None:
-            low, high = (math.log(each) for each in tuning.sharpness)
-            sharpness = math.exp(low + (high - low) * float(torch.rand((), generator=generator)))
-            begun = estimation.search(vectors, sharpness).begin(generator)
-            return replace(state, sharpness=sharpness, estimates=begun)
-        search = estimation.search(vectors, state.sharpness)
-        if search.finished(state.estimates) is None and state.estimates.rounds < tuning.rounds:
-            return replace(state, estimates=search.advance(state.estimates, session))
+        if state.estimates is None and len(vectors) < self.count - 1:
+            return replace(state, estimates=estimation.begin(vectors, generator))
+        if state.estimates is not None:
+            search, smooth = estimation.search(vectors, state.estimates), state.estimates.smooth
+            if search.finished(smooth) is None and smooth.rounds < tuning.rounds:
+                return replace(state, estimates=replace(state.estimates, smooth=search.advance(smooth, session)))
         self.problem.features.count(starts * self.count)
-        if not len(state.estimates.inputs):
+        if state.estimates is None:
+            whole = torch.cat([vectors, self._last(vectors, generator)])
+            return self._checked(replace(ended, vectors=whole), generator)
+        if not len(state.estimates.smooth.best):
             return ended
-        found = estimation.columns(vectors, search, state.estimates, generator)
+        found = estimation.columns(vectors, state.estimates, generator)
         more = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
         chosen = likely(mixture, found)
         more = self._with(more, found.vectors[chosen], found.zeros[chosen]) if len(more) < self.count else more
         if self.count - tuning.few <= len(more) < self.count:
-            whole = completed(mixture, more, found)
-            more = more if whole is None else whole
+            chosen_whole = completed(mixture, more, found)
+            more = more if chosen_whole is None else chosen_whole
         if len(more) > len(vectors):
             ended = replace(ended, vectors=more, stalled=0, blind=0)
         return self._checked(ended, generator) if len(more) == self.count else ended
@@ -164,6 +157,24 @@ class UnmixSearch(Search[UnmixState]):
         contradiction = mixture.agreement(found.vectors, inputs).contradiction
         agreeing = contradiction <= contradiction.min() + self._tuning.contradiction
         return found.vectors[found.net_zeros.where(agreeing, -1).argmax()][None]
+
+    def _without_doubtful(self, vectors: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Vectors without the one whose removal lets inputs fit the zeros of the others best; sometimes a random one.
+
+        The input of a column is orthogonal to a direction for every other column: a wrong one excludes right inputs.
+        """
+        mixture, count = self.mixture, len(vectors)
+        worst = int(torch.randint(count, (), generator=generator))
+        if float(torch.rand((), generator=generator)) > self._tuning.dropped and count <= self._tuning.most_drawn:
+            zeros = mixture.zeros(vectors)
+            fits = torch.zeros(count, count)
+            for out in range(count):
+                for at in set(range(count)) - {out}:
+                    others = [each for each in range(count) if each not in (out, at)]
+                    fits[out, at] = fit_inputs(mixture, zeros[[at]], mixture.open_inputs(vectors[others]))[1]
+            self.problem.features.count(count**2)
+            worst = int(fits.sum(1).argmax())
+        return torch.cat([vectors[:worst], vectors[worst + 1 :]])
 
     def _batch(self, stalled: int) -> int:
         """Starts at a time: few, as every column found helps the next; more once these find none, as they cost less."""
@@ -205,25 +216,6 @@ class UnmixSearch(Search[UnmixState]):
         kept[mixture.net_zeros(vectors).argmin()] = False
         kept[agreement.unmoved.argmin()] = False
         return replace(state, vectors=vectors[kept])
-
-
-def _without_doubtful(mixture: Mixture, vectors: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Vectors without the one whose removal lets some input fit the zeros of each other one best; or a random one.
-
-    The input of a column is orthogonal to a direction for every other column: a wrong one excludes right inputs.
-    """
-    zeros, sums = mixture.zeros(vectors), []
-    for dropped in range(len(vectors)):
-        kept = [at for at in range(len(vectors)) if at != dropped]
-        fits = [
-            fit_inputs(mixture, zeros[[at]], mixture.open_inputs(vectors[[i for i in kept if i != at]]))[1]
-            for at in kept
-        ]
-        sums.append(float(sum(fits)))
-    worst = int(torch.tensor(sums).argmax())
-    if float(torch.rand((), generator=generator)) < 0.3:
-        worst = int(torch.randint(len(vectors), (), generator=generator))
-    return torch.cat([vectors[:worst], vectors[worst + 1 :]])
 
 
 def _repeats(again: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:

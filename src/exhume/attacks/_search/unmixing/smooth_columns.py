@@ -22,9 +22,6 @@ from exhume.results.stop import Stop
 
 Tensor = torch.Tensor
 
-# What estimates of other samples may make of the one that the bias adds to an input.
-_LEAST_ONE = 0.3
-
 
 @dataclass(frozen=True)
 class SmoothState:
@@ -54,6 +51,11 @@ class SmoothState:
     nodes: Nodes | None = field(default=None, metadata=NOT_SAVED)
 
     @property
+    def best(self) -> Tensor:
+        """The inputs of the best complete set, or those found so far."""
+        return self.best_inputs if len(self.best_inputs) else self.inputs
+
+    @property
     def found(self) -> Together:
         """The samples found so far."""
         return Together(self.inputs, self.columns, self.residuals)
@@ -70,12 +72,20 @@ class SmoothSearch(Search[SmoothState]):
         problem: that the displacement belongs to.
         network: whose first layer was displaced.
         known: columns (h, q) of samples that are not looked for.
+        known_rows: nearly their inputs [x 1], (q, d + 1), for the path of training.
     """
 
     state_type = SmoothState
 
-    def __init__(self, problem: Problem, network: ReadNetwork, known: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        network: ReadNetwork,
+        known: Tensor | None = None,
+        known_rows: Tensor | None = None,
+    ) -> None:
         self.problem, self.network, self.frame = problem, network, InputFrame.of(network.moved, known)
+        self._known_rows = self.frame.right[:0] if known_rows is None else known_rows
         self.count, self._tuning = self.frame.rank, problem.tuning.smooth
 
     def begin(self, generator: torch.Generator) -> SmoothState:
@@ -118,23 +128,15 @@ class SmoothSearch(Search[SmoothState]):
 
     def give_up(self, state: SmoothState, stop: Stop, session: Session) -> SearchResult:
         """The best complete set, or what was found of one."""
-        rows = state.best_inputs if len(state.best_inputs) else state.inputs
         starts = state.rounds * self._tuning.batch
-        return SearchResult(rows, len(rows), stop, self.problem, starts, state.rounds)
+        return SearchResult(state.best, len(state.best), stop, self.problem, starts, state.rounds)
 
     def samples(self, inputs: Tensor) -> Tensor:
         """Flat inputs of the network (m, d) from those in coordinates: without the normalisation before the layer.
 
-        Samples whose columns are known follow, as the others' inputs make them.
+        Those of the known inputs follow.
         """
-        first, rows, frame = self.network.moved.first, inputs @ self.frame.right, self.frame
-        if frame.known.shape[1]:
-            spectrum = self.network.moved.spectrum
-            columns = torch.cat([frame.columns(inputs).T, frame.known], 1)
-            known = torch.linalg.pinv(columns)[len(inputs) :] @ (spectrum.left * spectrum.sizes) @ spectrum.right
-            if self.network.moved.has_bias:  # a one, as far as the estimates are right
-                known[:, -1] = known[:, -1].clamp_min(_LEAST_ONE)
-            rows = torch.cat([rows, known])
+        first, rows = self.network.moved.first, torch.cat([inputs @ self.frame.right, self._known_rows])
         given = rows[:, :-1] / rows[:, -1:] if self.network.moved.has_bias else rows
         return (given - first.shift.to(given)) / first.scale.to(given)
 
@@ -146,7 +148,8 @@ class SmoothSearch(Search[SmoothState]):
     def refit(self, inputs: Tensor, count: int) -> tuple[Together, float]:
         """A complete set fitted on the path that is simulated with it."""
         nodes, miss = self.curved(inputs, count)
-        self.problem.features.count(self.count * (self._tuning.path_steps * count + self._tuning.simulated))
+        simulated = self.count + len(self._known_rows)
+        self.problem.features.count(self.count * self._tuning.path_steps * count + simulated * self._tuning.simulated)
         start = Together(inputs, self.frame.columns(inputs), torch.ones_like(inputs[:, 0]))
         return fit_together(nodes, start, self._tuning.path_steps, self._tuning), miss
 
