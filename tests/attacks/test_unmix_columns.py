@@ -142,10 +142,10 @@ def test_a_single_missing_column_is_estimated_from_its_input(problem):
     mixture, vectors = problem
     search = UnmixSearch(None, mixture)
     session = SimpleNamespace(generator=torch.Generator().manual_seed(0))
-    found = search.give_up(UnmixState(vectors[1:]), Stop.STARTS_SPENT, session)
+    found = search.give_up(UnmixState(vectors[1:], vectors[:0]), Stop.STARTS_SPENT, session)
     assert found.num_samples == SAMPLES - 1  # an estimate does not count as found
     assert float(found.rows[-1] @ vectors[0]) ** 2 == pytest.approx(1.0, abs=1e-6)
-    assert len(search.give_up(UnmixState(vectors[2:]), Stop.STARTS_SPENT, session).rows) == SAMPLES - 2
+    assert len(search.give_up(UnmixState(vectors[2:], vectors[:0]), Stop.STARTS_SPENT, session).rows) == SAMPLES - 2
     moved = dense_displacement(trained(nn.Linear(NEURONS, 4))[0], (DIM,))
     assert _certificate(moved, mixture, found, None).residual == pytest.approx(1 / SAMPLES)  # the share that is missing
 

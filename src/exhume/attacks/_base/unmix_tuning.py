@@ -45,6 +45,7 @@ class UnmixTuning:
         repairs, ratios: mixtures that are repaired in a round, and neurons that are tried for each.
         mended: part of a contradiction that a repair may leave.
         refits: rounds that compute all columns again from their inputs.
+        reopened: columns at most that are looked for again where zeros do not determine them.
         stalled, dropped: starts without a new column after which a found one, perhaps wrong, is dropped, and how often
             it is a random one.
         starts, starts_per_sample: at most.
@@ -97,6 +98,7 @@ class UnmixTuning:
     ratios: int = tuned(24, "neurons", **COLUMNS)
     refits: int = tuned(6, "rounds", **COLUMNS)
     stalled: int = tuned(600, "starts", **COLUMNS)
+    reopened: int = tuned(5, "columns", **COLUMNS)
     dropped: float = tuned(0.3, "share", **COLUMNS)
     starts: int = tuned(3000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")

@@ -14,7 +14,7 @@ import torch
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
-from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, search_columns
+from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, leverage_margin, search_columns
 from exhume.attacks._search.unmixing.estimates import Estimation, EstimationState, completed, likely
 from exhume.attacks._search.unmixing.last_columns import last_columns
 from exhume.attacks._search.unmixing.mixture import Mixture
@@ -36,9 +36,12 @@ class UnmixState:
         complete: whether there are n columns, and each agrees with its input.
         blind: starts from random inputs since the last new column.
         estimates: of the samples whose columns are missing, while these are estimated.
+        whole: (n, n) or (0, n), the best n columns so far that agree with their inputs, though zeros do not determine
+            all of them.
     """
 
     vectors: torch.Tensor
+    whole: torch.Tensor
     starts: int = 0
     stalled: int = 0
     complete: bool = False
@@ -72,7 +75,8 @@ class UnmixSearch(Search[UnmixState]):
 
     def begin(self, generator: torch.Generator) -> UnmixState:
         """No column yet."""
-        return UnmixState(torch.zeros((0, self.count)).to(self.mixture.basis))
+        none = torch.zeros((0, self.count)).to(self.mixture.basis)
+        return UnmixState(none, none)
 
     def restore(self, state: UnmixState) -> UnmixState:
         """The path of training is simulated again."""
@@ -109,7 +113,7 @@ class UnmixSearch(Search[UnmixState]):
         self.problem.features.count(starts * self.count)  # a start counts as one pass
         stalled = 0 if len(vectors) > before else stalled + starts
         blind = state.blind + starts if stalled else 0
-        state = UnmixState(vectors, state.starts + starts, stalled, blind=blind)
+        state = replace(state, vectors=vectors, starts=state.starts + starts, stalled=stalled, blind=blind)
         return self._checked(state, generator) if len(vectors) == self.count else state
 
     def _estimated(self, estimation: Estimation, state: UnmixState, session: Session) -> UnmixState:
@@ -140,8 +144,29 @@ class UnmixSearch(Search[UnmixState]):
             ended = replace(ended, vectors=more, stalled=0, blind=0)
         return self._checked(ended, generator) if len(more) == self.count else ended
 
+    def _completed(self, state: UnmixState, vectors: torch.Tensor) -> UnmixState:
+        """Complete if zeros determine all columns, or the same ones were found before; else open ones are dropped.
+
+        Of several sets of columns the one is kept that is zero at the most neurons that its inputs leave inactive.
+        """
+        mixture, whole = self.mixture, state.whole
+        margins = leverage_margin(mixture, vectors, mixture.zeros(vectors))
+        if float(margins.min()) > self._tuning.leverage or bool(_repeats(vectors, whole).all()):
+            return replace(state, vectors=vectors, complete=True)
+        best = whole if len(whole) and self._unmoved(whole) > self._unmoved(vectors) else vectors
+        least = margins.argsort()[: self._tuning.reopened]
+        kept = torch.ones_like(margins, dtype=torch.bool)
+        kept[least[margins[least] <= self._tuning.leverage]] = False
+        return replace(state, vectors=vectors[kept], whole=best)
+
+    def _unmoved(self, vectors: torch.Tensor) -> float:
+        """The mean share of neurons that an input leaves inactive at which its column is zero."""
+        return float(self.mixture.agreement(vectors, self.mixture.inputs_of(vectors)).unmoved.mean())
+
     def give_up(self, state: UnmixState, stop: Stop, session: Session) -> SearchResult:
-        """The columns found so far; if a single one is missing, an estimate of it beside them."""
+        """All columns, or those found so far; if a single one is missing, an estimate of it beside them."""
+        if len(state.whole) and not state.complete:
+            return SearchResult(state.whole, self.count, Stop.CONVERGED, self.problem, state.starts, self._tuning.steps)
         count, vectors = len(state.vectors), state.vectors
         if count == self.count - 1:
             vectors = torch.cat([vectors, self._last(vectors, session.generator)])
@@ -201,9 +226,10 @@ class UnmixSearch(Search[UnmixState]):
             consistent = agreement.consistent(self._tuning)
             again = columns_of_inputs(mixture, inputs, vectors, generator)
             better = again.alone & (again.net_zeros > mixture.net_zeros(vectors) + 1)
-            better &= ~_repeats(again.vectors, vectors)
+            others = (again.vectors @ vectors.T).abs().fill_diagonal_(0.0)
+            better &= others.amax(1) < _SAME  # inputs of one class are near each other
             if bool(consistent.all()) and not bool(better.any()):
-                return replace(state, vectors=vectors, complete=True)
+                return self._completed(state, vectors)
             vectors = torch.where(better[:, None], again.vectors, vectors)
             vectors = vectors[mixture.net_zeros(vectors).argsort(descending=True)]
             vectors = vectors[mixture.independent(vectors)]
@@ -219,6 +245,5 @@ class UnmixSearch(Search[UnmixState]):
 
 
 def _repeats(again: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
-    """Which of the new vectors (n, n) is the vector of another sample: inputs of one class are near each other."""
-    cosines = (again @ vectors.T).abs().fill_diagonal_(0.0)
-    return cosines.amax(1) > _SAME
+    """Which of the vectors (m, n) are among others (l, n)."""
+    return ((again @ vectors.T).abs() > _SAME).any(1)
