@@ -10,6 +10,7 @@ from torch import nn
 from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
 from exhume.attacks._finish.unmixed import _certificate, partial_inputs
+from exhume.attacks._search.unmixing import search as unmix_search
 from exhume.attacks._search.unmixing.columns import explained_energy, settle, sharpen
 from exhume.attacks._search.unmixing.few_neurons import direct_readout
 from exhume.attacks._search.unmixing.mixture import Mixture, Weighting
@@ -192,3 +193,14 @@ def test_a_neuron_counts_less_as_inactive_the_further_it_moved(problem):
     moved = torch.linalg.vector_norm(mixture.basis * mixture.sizes, dim=1)
     assert torch.allclose(by_movement * moved, plain * moved.median())
     assert bool((by_movement[plain > 0] != plain[plain > 0]).any())
+
+
+def test_a_last_column_that_depends_on_the_others_is_left_out(problem, monkeypatch):
+    mixture, vectors = problem
+    known = vectors[1:]
+    monkeypatch.setattr(
+        unmix_search, "columns_of_inputs", lambda *_: settle(mixture, known[:1].expand(2 * mixture.tuning.batch, -1))
+    )
+    session = SimpleNamespace(generator=torch.Generator().manual_seed(0))
+    found = UnmixSearch(None, mixture).give_up(UnmixState(known, vectors[:0]), Stop.STARTS_SPENT, session)
+    assert torch.equal(found.rows, known)

@@ -129,8 +129,8 @@ class UnmixSearch(Search[UnmixState]):
                 return replace(state, estimates=replace(state.estimates, smooth=search.advance(smooth, session)))
         self.problem.features.count(starts * self.count)
         if state.estimates is None:
-            whole = torch.cat([vectors, self._last(vectors, generator)])
-            return self._checked(replace(ended, vectors=whole), generator)
+            whole = self._with_last(vectors, generator)
+            return self._checked(replace(ended, vectors=whole), generator) if len(whole) == self.count else ended
         if not len(state.estimates.smooth.best):
             return ended
         found = estimation.columns(vectors, state.estimates, generator)
@@ -169,11 +169,14 @@ class UnmixSearch(Search[UnmixState]):
             return SearchResult(state.whole, self.count, Stop.CONVERGED, self.problem, state.starts, self._tuning.steps)
         count, vectors = len(state.vectors), state.vectors
         if count == self.count - 1:
-            vectors = torch.cat([vectors, self._last(vectors, session.generator)])
+            vectors = self._with_last(vectors, session.generator)
         return SearchResult(vectors, count, stop, self.problem, state.starts, self._tuning.steps)
 
-    def _last(self, vectors: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """The missing column (1, n) of n, which its zeros need not determine: its input is known up to the sign."""
+    def _with_last(self, vectors: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Vectors and the missing one, unless that is not independent of them.
+
+        Its zeros need not determine it: its input is known up to the sign.
+        """
         mixture, batch = self.mixture, self._tuning.batch
         line = mixture.open_inputs(vectors).T
         inputs = torch.cat([line.expand(batch, -1), -line.expand(batch, -1)])
@@ -181,7 +184,8 @@ class UnmixSearch(Search[UnmixState]):
         found = columns_of_inputs(mixture, inputs, start, generator)
         contradiction = mixture.agreement(found.vectors, inputs).contradiction
         agreeing = contradiction <= contradiction.min() + self._tuning.contradiction
-        return found.vectors[found.net_zeros.where(agreeing, -1).argmax()][None]
+        whole = torch.cat([vectors, found.vectors[found.net_zeros.where(agreeing, -1).argmax()][None]])
+        return whole if len(mixture.independent(whole)) == self.count else vectors
 
     def _without_doubtful(self, vectors: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Vectors without the one whose removal lets inputs fit the zeros of the others best; sometimes a random one.
