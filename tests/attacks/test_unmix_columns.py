@@ -9,7 +9,7 @@ from torch import nn
 
 from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
-from exhume.attacks._finish.unmixed import _certificate, partial_inputs
+from exhume.attacks._finish.unmixed import _certificate, _determined, partial_inputs
 from exhume.attacks._search.unmixing import search as unmix_search
 from exhume.attacks._search.unmixing.columns import explained_energy, settle, sharpen
 from exhume.attacks._search.unmixing.few_neurons import direct_readout
@@ -204,3 +204,12 @@ def test_a_last_column_that_depends_on_the_others_is_left_out(problem, monkeypat
     session = SimpleNamespace(generator=torch.Generator().manual_seed(0))
     found = UnmixSearch(None, mixture).give_up(UnmixState(known, vectors[:0]), Stop.STARTS_SPENT, session)
     assert torch.equal(found.rows, known)
+
+
+def test_a_column_with_zeros_that_any_vector_can_be_given_is_not_determined(problem):
+    mixture, vectors = problem
+    assert _determined(mixture, vectors).tolist() == [True] * SAMPLES
+    rows = mixture.basis[torch.arange(SAMPLES - 1) * 7]  # any n - 1 neurons
+    vectors = vectors.clone()
+    vectors[2] = torch.linalg.svd(rows)[2][-1]
+    assert _determined(mixture, vectors).tolist() == [True, True, False, True, True, True]

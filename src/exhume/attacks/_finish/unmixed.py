@@ -16,7 +16,7 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
-from exhume.attacks._search.unmixing.columns import fit_inputs
+from exhume.attacks._search.unmixing.columns import fit_inputs, leverage_margin
 from exhume.attacks._search.unmixing.estimates import Estimation
 from exhume.attacks._search.unmixing.few_neurons import mixture_of
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, kullback_leibler
@@ -37,6 +37,8 @@ _OPEN_NORMS = (
     "Norms: undetermined, because the first layer has no bias, or its bias was decayed otherwise than its weights. "
     "Where the alphabet of labels is known, samples have norms that fit it, else sqrt(d). Labels: the model's outputs."
 )
+# Share of values that rounding hides from which chance is not counted: weights of 16 bits.
+_COARSE = 0.01
 # Estimated samples that are longer than this, in usual norms, are given the usual norm.
 _LARGEST = 5.0
 # Error bar of a sample whose column contradicts it: that of a guess.
@@ -156,14 +158,15 @@ def _certificate(moved: DenseDisplacement, mixture: Mixture, found: SearchResult
     columns = torch.where(zeros, 0.0, mixture.columns(found.rows))  # (n, h), zeros made exact
     explained = columns.T @ (mixture.dual_basis(found.rows) @ spectrum.right)
     residual = float((moved.moved[mixture.alive] - explained).norm()) / size
-    trusted = _beyond_chance(mixture, found.rows, inputs) & placed.signs_agree
+    trusted = _beyond_chance(mixture, found.rows, inputs) & _determined(mixture, found.rows) & placed.signs_agree
     spread = _error_bars(moved, mixture, found.rows, placed.samples).clamp_max(_GUESS)
     bars = tuple(spread.masked_fill(may_be_chance(mixture, found.rows, _CHANCE), _GUESS).tolist())
     smallest = float(torch.linalg.svdvals(found.rows)[-1])
     good, count = sum(bar < RECOVERED_BELOW for bar in bars), len(bars)
     if not bool(trusted.all()):  # a wrong column spoils the inputs of others, and which ones is not known
         reason = (
-            f"{int((~trusted).sum())} of {count} columns contradict their own inputs, or agree with them by chance."
+            f"{int((~trusted).sum())} of {count} columns contradict their own inputs or agree with them by chance, or "
+            "have zeros that chance explains."
         )
         return Certificate(entries, unknowns, residual, floor, smallest, (), FAILED, reason)
     if residual > _AT_FLOOR * floor or good < count:  # a column that is not determined spoils others beyond their bars
@@ -203,6 +206,23 @@ def _beyond_chance(mixture: Mixture, vectors: Tensor, inputs: Tensor) -> Tensor:
         own = torch.maximum(share.to(chance), chance)
         logarithms.append(-count * kullback_leibler(own, chance))
     return (torch.minimum(*logarithms) < _CHANCE) & agreement.consistent(mixture.tuning)
+
+
+def _determined(mixture: Mixture, vectors: Tensor) -> Tensor:
+    """Which columns have more zeros than any vector can be given, and than some vector has by chance.
+
+    Any n - 1 of h neurons determine a vector that is zero there. Each further zero has a probability of about p, the
+    share of values that rounding hides, so that C(h, z) p^(z - n + 1) vectors with z zeros are expected by chance.
+    Where rounding hides more than `_COARSE`, that says nothing, and the search's own measures have to do.
+    """
+    tuning, zeros = mixture.tuning, mixture.zeros(vectors)
+    count, neurons = zeros.sum(1).double(), torch.tensor(float(mixture.num_neurons), dtype=torch.float64)
+    hidden = (2 * mixture.threshold(vectors)[:, 0] / mixture.columns(vectors).abs().mean(1)).clamp(1e-12, 1.0)
+    choices = torch.lgamma(neurons + 1) - torch.lgamma(count + 1) - torch.lgamma(neurons - count + 1)
+    by_chance = choices + (count - mixture.rank + 1) * hidden.log() > _CHANCE
+    enough = (count >= mixture.rank + tuning.spare) & (mixture.evidence(vectors) > tuning.evidence)
+    told = leverage_margin(mixture, vectors, zeros) > tuning.least_leverage
+    return enough & told & ~(by_chance & (hidden < _COARSE))
 
 
 def _error_bars(moved: DenseDisplacement, mixture: Mixture, vectors: Tensor, samples: Tensor) -> Tensor:
