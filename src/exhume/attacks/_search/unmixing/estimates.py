@@ -1,8 +1,8 @@
 """Columns of a ReLU layer from estimates of their samples, where random inputs lead to no more of them.
 
 With few neurons for each sample, zeros alone do not lead from a random input to a column. What a sample can have sent
-back to the layer does: the search without zeros, with smooth functions in the place of ReLUs, is off by 0.2 to 0.5 for
-most samples, and their zeros are then near enough to be found exactly.
+back to the layer does: the search without zeros, with smooth functions in the place of ReLUs, estimates the samples
+roughly, and from there the zeros of many columns can be found exactly.
 """
 
 from __future__ import annotations
