@@ -11,7 +11,7 @@ from exhume import data
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.attacks._search.unmixing.columns import Candidates, leverage_margin
-from exhume.attacks._search.unmixing.estimates import Estimation, completed, likely
+from exhume.attacks._search.unmixing.estimates import Estimation, completed, repeated
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.sample_spaces import InputFrame, Nodes, ReadNetwork
 from exhume.target.dense_displacement import dense_displacement
@@ -96,12 +96,11 @@ def test_a_zero_that_alone_forbids_a_mixture_leaves_nothing_open(parts):
     assert float(leverage_margin(mixture, mixed, common[None])) < mixture.tuning.least_leverage
 
 
-def test_what_many_weightings_lead_to_is_likely(parts):
+def test_only_vectors_that_are_reached_so_many_times_are_taken_the_most_frequent_first(parts):
     _, mixture, vectors, _ = parts
-    repeated = torch.cat([vectors[:1].expand(mixture.tuning.votes, -1), vectors[1:2]])
-    chosen = likely(mixture, candidates(mixture, repeated))
-    assert len(chosen) == 1
-    assert int(chosen[0]) < mixture.tuning.votes
+    reached = torch.cat([vectors[:1].expand(3, -1), vectors[1:2], -vectors[2:3].expand(4, -1)])
+    assert torch.equal(repeated(mixture, reached, 3), torch.stack([-vectors[2], vectors[0]]))
+    assert len(repeated(mixture, reached, 5)) == 0
 
 
 def test_of_all_choices_the_one_that_fits_the_inputs_best_is_taken(parts):
@@ -127,7 +126,7 @@ def test_the_path_of_training_is_simulated_with_the_samples_of_known_columns(vic
     known = vectors[:-2] * torch.tensor([1.0, -1.0]).repeat(5)[:, None]  # the sign of a column is not known
     estimation = Estimation(Problem(target, target.features, None), mixture, moved)
     state = estimation.begin(known, torch.Generator().manual_seed(0))
-    search = estimation.search(known, state)
+    search = estimation.search(state)
     right = rows[-2:] @ moved.spectrum.right @ torch.linalg.pinv(search.frame.right)
     used = search.samples(right)
     off = (used - torch.cat([samples[-2:], samples[:-2]])).norm(dim=1) / samples.norm(dim=1).mean()

@@ -37,7 +37,8 @@ class UnmixTuning:
         trims: steps of least trimmed squares, and `trimmed` its rows over the rank.
         draws: subsets of neurons that are tried for each start.
         most_drawn: samples up to which they are.
-        agrees: share of zeros and of other entries that an input must fit for a column to be kept.
+        agrees, agrees_well: share of zeros and of other entries that an input must fit for a column to be kept; and
+            where estimates of the samples can lead to others.
         contradiction: share of its input's activation that may lie on a column's zeros, at both ends, but for one.
         hidden: what may lie there besides, over the share of entries that rounding hides.
         inactive: share of a column's zeros that its input must leave inactive, at one end at least.
@@ -46,9 +47,9 @@ class UnmixTuning:
         mended: part of a contradiction that a repair may leave.
         refits: rounds that compute all columns again from their inputs.
         reopened: columns at most that are looked for again where zeros do not determine them.
-        stalled, dropped: starts without a new column after which a found one, perhaps wrong, is dropped, and how often
-            it is a random one.
-        starts, starts_per_sample: at most.
+        stalled, stalled_near, dropped: starts without a new column after which a found one, perhaps wrong, is dropped;
+            the same where samples are estimated; and how often it is a random one.
+        starts, starts_per_sample, starts_per_column: at most; the last where samples are estimated.
         starts_of_others: at most where another attack only wants estimates to begin from.
         last: missing columns from which they are looked for near the space that the known ones leave.
         last_starts, last_steps: made there in a round, and steps of each.
@@ -57,8 +58,10 @@ class UnmixTuning:
         blind: starts from random inputs without a new column after which samples are estimated.
         sharpness: range of that of smooth functions in the place of ReLUs, drawn for each estimation.
         rounds, estimated: of an estimation, at most, and starts that it counts as, over `batch`.
-        weightings: drawn for all estimates.
-        votes, least_leverage: weightings that lead to the same column, with which less may be left.
+        weightings: drawn for all estimates in a round.
+        votes: weightings that must lead to the same column, by the rounds since one was found; it ends after these.
+        little_evidence: as `evidence`, for columns that several weightings lead to.
+        least_leverage: as `leverage`, for columns that agree with their inputs.
         few, pool, choices: missing columns from which all choices of so many candidates are tried, and how many.
         distinct: part of a vector outside the span of others for which it counts as independent.
         bars: safety factor of the error bars.
@@ -89,6 +92,7 @@ class UnmixTuning:
     draws: int = tuned(6, "subsets", **COLUMNS)
     most_drawn: int = tuned(40, "samples", **COLUMNS, rare="more than 20 samples")
     agrees: float = tuned(0.7, "share", **COLUMNS)
+    agrees_well: float = tuned(0.95, "share", **COLUMNS)
     contradiction: float = tuned(2e-3, "share", **COLUMNS)
     hidden: float = tuned(4.0, "x hidden share", **COLUMNS, rare="weights rounded to 16 bits")
     inactive: float = tuned(0.9, "share", **COLUMNS)
@@ -98,10 +102,12 @@ class UnmixTuning:
     ratios: int = tuned(24, "neurons", **COLUMNS)
     refits: int = tuned(6, "rounds", **COLUMNS)
     stalled: int = tuned(600, "starts", **COLUMNS)
+    stalled_near: int = tuned(1200, "starts", **COLUMNS)
     reopened: int = tuned(5, "columns", **COLUMNS)
     dropped: float = tuned(0.3, "share", **COLUMNS)
     starts: int = tuned(3000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
+    starts_per_column: int = tuned(600, "starts per column found", **COLUMNS)
     starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")
     last: int = tuned(20, "columns", **COLUMNS, rare="more than 20 samples")
     last_starts: int = tuned(24, "starts", **COLUMNS, rare="more than 20 samples")
@@ -114,7 +120,8 @@ class UnmixTuning:
     rounds: int = tuned(12, "rounds", **COLUMNS)
     estimated: int = tuned(10, "x batch", **COLUMNS)
     weightings: int = tuned(640, "weightings", **COLUMNS)
-    votes: int = tuned(3, "weightings", **COLUMNS)
+    votes: tuple[int, ...] = (5, 4, 3, 3)
+    little_evidence: float = tuned(10.0, "nats", **COLUMNS)
     least_leverage: float = tuned(1e-5, "share", **COLUMNS)
     few: int = tuned(4, "columns", **COLUMNS)
     pool: int = tuned(12, "columns", **COLUMNS)

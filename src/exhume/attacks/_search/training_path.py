@@ -44,7 +44,7 @@ def curved_nodes(
     """
     samples = samples.float()
     outputs = network.outputs(network.after, samples).detach()
-    loss_of, share = _square_loss(outputs), network.share
+    loss_of = _square_loss(outputs)
     if network.errors_sum_to_zero:
         loss_of = partial(torch.nn.functional.cross_entropy, target=outputs.argmax(1))
     path = _simulate(network, samples, loss_of, 0.0, math.inf, tuning)
@@ -52,10 +52,8 @@ def curved_nodes(
         logistic = partial(torch.nn.functional.soft_margin_loss, target=outputs.sign())
         other = _simulate(network, samples, logistic, 0.0, math.inf, tuning)
         path, loss_of = (other, logistic) if other.miss < path.miss else (path, loss_of)
-    if share < 1 - _SLIGHT:  # the time of training is not known: of several, the one that misses least
-        slower = [path.time * factor for factor in tuning.times]
-        trials = [_simulate(network, samples, loss_of, -math.log(share) / time, time, tuning) for time in slower]
-        path = min(trials, key=lambda trial: trial.miss)
+    if network.share < 1 - _SLIGHT:  # the time of training is not known
+        path = _with_decay(network, samples, loss_of, [path.time * factor for factor in tuning.times], tuning)
     points = path.points
     lengths = torch.cat([torch.zeros(1).to(points), (points[1:] - points[:-1]).norm(dim=1).cumsum(0)])
     rest = torch.cat([network.after[name].flatten() for name in network.after]) - points[-1].double()
@@ -65,6 +63,18 @@ def curved_nodes(
         done = float(lengths[nearest] / lengths[-1].clamp_min(1e-30))
         nodes.append(_named(network, points[nearest].double() + done * rest))
     return nodes, path.miss
+
+
+def _with_decay(
+    network: TrainedNetwork, samples: torch.Tensor, loss_of: LossOf, times: list[float], tuning: SmoothTuning
+) -> _Path:
+    """The path of the first of the rising times of training after which a longer one misses more."""
+    paths: list[_Path] = []
+    for time in times:
+        paths.append(_simulate(network, samples, loss_of, -math.log(network.share) / time, time, tuning))
+        if len(paths) > 1 and paths[-1].miss > paths[-2].miss:
+            break
+    return min(paths, key=lambda path: path.miss)
 
 
 def _square_loss(outputs: torch.Tensor) -> LossOf:

@@ -132,7 +132,7 @@ def explained_energy(mixture: Mixture, inputs: Tensor, weights: Tensor) -> Tenso
     """
     basis = mixture.basis.to(weights)
     if mixture.readout is None:
-        return weighted_gram(basis, weights)
+        return mixture.gram(weights)
     before, after = (each > 0 for each in mixture.activations(inputs))
     active = 0.5 * (before.to(weights) + after.to(weights))
     explaining = mixture.readout.to(weights) * active[:, None, :]  # (m, q, h)
@@ -141,7 +141,7 @@ def explained_energy(mixture: Mixture, inputs: Tensor, weights: Tensor) -> Tenso
     ridge = (_READOUT_RIDGE * mean_diagonal(normal)).clamp_min(1e-9)  # a start may give active neurons no weight
     normal = normal + ridge * torch.eye(normal.shape[-1]).to(normal)
     mixed = weighted @ basis
-    return weighted_gram(basis, weights) - mixed.transpose(1, 2) @ torch.linalg.solve(normal, mixed)
+    return mixture.gram(weights) - mixed.transpose(1, 2) @ torch.linalg.solve(normal, mixed)
 
 
 def least_direction(matrices: Tensor, vectors: Tensor, iterations: int, ridge: float) -> Tensor:
@@ -205,12 +205,8 @@ def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
         vectors = torch.where(better[:, None], again, vectors)
     zeros = mixture.zeros(vectors)
     known = (zeros.sum(1) >= enough) & (mixture.evidence(vectors) > mixture.tuning.evidence)
-    return Candidates(
-        vectors,
-        zeros,
-        known & (leverage_margin(mixture, vectors, zeros) > mixture.tuning.leverage),
-        mixture.net_zeros(vectors),
-    )
+    known[known.clone()] = leverage_margin(mixture, vectors[known], zeros[known]) > mixture.tuning.leverage
+    return Candidates(vectors, zeros, known, mixture.net_zeros(vectors))
 
 
 def _better(first: Candidates, second: Candidates) -> Candidates:

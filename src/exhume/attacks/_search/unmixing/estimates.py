@@ -27,23 +27,33 @@ _SINGULAR = 1e-6
 _SAME, _EQUAL = 0.99, 0.9999
 # Added to the diagonal of normal equations, over its mean.
 _RIDGE = 1e-3
+# Part of an estimate that must be left without the inputs of known columns, or it is one of these.
+_LEFT = 0.3
 # Smallest last entry of an input [x 1], over the largest, before it is made one.
 _LEAST_ONE = 0.1
 
 
 @dataclass(frozen=True)
 class EstimationState:
-    """A running search for estimates.
+    """A running search for estimates, and then for the columns next to them.
 
     Attributes:
         sharpness: of smooth functions in the place of ReLUs.
-        known_rows: nearly the inputs [x 1] of known columns, (m, d + 1).
-        smooth: of the search.
+        known: columns that were known at its beginning, (m, n).
+        known_rows: nearly their inputs [x 1], (m, d + 1).
+        smooth: of the search for estimates.
+        reached: vectors that weightings of the estimates have led to, (p, n).
+        idle: rounds of weightings since a new column was found.
+        fruitful: whether any was.
     """
 
     sharpness: float
+    known: Tensor
     known_rows: Tensor
     smooth: SmoothState
+    reached: Tensor
+    idle: int = 0
+    fruitful: bool = False
 
 
 class Estimation:
@@ -77,11 +87,12 @@ class Estimation:
         elif len(rows):
             rows = rows * math.sqrt(rows.shape[1])
         search = SmoothSearch(self._problem, self._network(sharpness), self._columns(vectors), rows)
-        return EstimationState(sharpness, rows, search.begin(generator))
+        return EstimationState(sharpness, vectors, rows, search.begin(generator), vectors[:0])
 
-    def search(self, vectors: Tensor, state: EstimationState) -> SmoothSearch:
+    def search(self, state: EstimationState) -> SmoothSearch:
         """The search that a state belongs to."""
-        return SmoothSearch(self._problem, self._network(state.sharpness), self._columns(vectors), state.known_rows)
+        known = self._columns(state.known)
+        return SmoothSearch(self._problem, self._network(state.sharpness), known, state.known_rows)
 
     def _columns(self, vectors: Tensor) -> Tensor:
         return self._moved.spectrum.left @ vectors.T
@@ -92,12 +103,16 @@ class Estimation:
         return ReadNetwork(model, self._moved, self._problem.target.input_shape, sharpness)
 
     def columns(self, vectors: Tensor, state: EstimationState, generator: torch.Generator) -> Candidates:
-        """Columns from many weightings of each estimate."""
-        mixture, search, spectrum = self._mixture, self.search(vectors, state), self._moved.spectrum
+        """Columns from many weightings of the estimates, but for those of samples whose columns (m, n) are known."""
+        mixture, search, spectrum = self._mixture, self.search(state), self._moved.spectrum
         estimates, frame = state.smooth.best, search.frame
         columns = frame.columns(estimates) if len(estimates) == search.count else state.smooth.columns
-        inputs = estimates @ (frame.right @ spectrum.right.T)  # (r, n)
-        own = _without(mixture, vectors, columns @ spectrum.left, inputs)
+        inputs, own = estimates @ (frame.right @ spectrum.right.T), columns @ spectrum.left  # (r, n) each
+        space = mixture.open_inputs(vectors)
+        left = (inputs @ space).norm(dim=1) / inputs.norm(dim=1)
+        open_ones = left >= min(_LEFT, float(left.max()))
+        inputs = inputs[open_ones] @ space @ space.T
+        own = _without(mixture, vectors, own[open_ones], inputs)
         times = -(-mixture.tuning.weightings // len(inputs))
         return columns_of_inputs(mixture, inputs.repeat(times, 1), own.repeat(times, 1), generator)
 
@@ -115,20 +130,21 @@ def _without(mixture: Mixture, vectors: Tensor, estimates: Tensor, inputs: Tenso
     return torch.nn.functional.normalize(estimates, dim=1)
 
 
-def likely(mixture: Mixture, found: Candidates) -> Tensor:
-    """Indices of columns that are probably right, most zeros first, though their zeros hardly determine them.
+def repeated(mixture: Mixture, vectors: Tensor, times: int) -> Tensor:
+    """Those of the vectors (p, n) that are there so many times, each once, the most frequent first.
 
-    Random weightings lead to a right column again and again, but to a wrong one once or twice.
+    Random weightings lead to a right column again and again, and to a wrong one once or twice, even if zeros hardly
+    determine either.
     """
-    tuning = mixture.tuning
-    votes = ((found.vectors @ found.vectors.T).abs() > _EQUAL).sum(1)
-    chosen = ((votes >= tuning.votes) & (found.net_zeros >= mixture.rank)).nonzero()[:, 0]
-    chosen = chosen[leverage_margin(mixture, found.vectors[chosen], found.zeros[chosen]) > tuning.least_leverage]
+    counts = ((vectors @ vectors.T).abs() > _EQUAL).sum(1)
     distinct: list[int] = []
-    for at in chosen[found.net_zeros[chosen].argsort(descending=True)].tolist():
-        if not bool(((found.vectors[distinct] @ found.vectors[at]).abs() > _SAME).any()):
+    for at in counts.argsort(descending=True).tolist():
+        if counts[at] < times:
+            break
+        if not bool(((vectors[distinct] @ vectors[at]).abs() > _SAME).any()):
             distinct.append(at)
-    return torch.tensor(distinct, dtype=torch.long)
+    found = vectors[distinct]
+    return found[leverage_margin(mixture, found, mixture.zeros(found)) > 0]
 
 
 def completed(mixture: Mixture, vectors: Tensor, found: Candidates) -> Tensor | None:

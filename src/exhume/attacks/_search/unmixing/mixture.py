@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -17,8 +18,8 @@ from exhume.target.dense_displacement import DenseDisplacement
 
 Tensor = torch.Tensor
 
-# Numbers in the weighted copies of a matrix that are held at a time.
-_MOST_NUMBERS = 2**24
+# Numbers in the weighted copies of a matrix that are held at a time, and in the products of its columns.
+_MOST_NUMBERS, _MOST_PRODUCTS = 2**24, 2**22
 
 
 @dataclass(frozen=True)
@@ -181,9 +182,16 @@ class Mixture:
         threshold, sizes = self.threshold(vectors), self.columns(vectors).abs()
         return 2 * (sizes < threshold).sum(1) - (sizes < 2 * threshold).sum(1)
 
+    @cached_property
+    def _products(self) -> Tensor:
+        """Products of every two columns of the basis, (h, n^2)."""
+        return (self.basis[:, :, None] * self.basis[:, None, :]).flatten(1)
+
     def gram(self, weights: Tensor) -> Tensor:
         """Weighted Gram matrices of the basis: weights (m, h) -> (m, n, n)."""
-        return weighted_gram(self.basis, weights)
+        if self.num_neurons * self.rank**2 > _MOST_PRODUCTS:
+            return weighted_gram(self.basis.to(weights), weights)
+        return (weights @ self._products.to(weights)).reshape(-1, self.rank, self.rank)
 
     def activations(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Pre-activations (m, h) of inputs (m, n) before and after training."""

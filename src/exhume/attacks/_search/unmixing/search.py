@@ -15,7 +15,7 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, leverage_margin, search_columns
-from exhume.attacks._search.unmixing.estimates import Estimation, EstimationState, completed, likely
+from exhume.attacks._search.unmixing.estimates import Estimation, EstimationState, completed, repeated
 from exhume.attacks._search.unmixing.last_columns import last_columns
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
@@ -71,7 +71,7 @@ class UnmixSearch(Search[UnmixState]):
         self.problem, self.mixture, self.count = problem, mixture, mixture.rank
         self._estimation = estimation if estimation is not None and estimation.possible else None
         self._tuning = mixture.tuning
-        self._most = max_starts or self._tuning.starts + self._tuning.starts_per_sample * self.count
+        self._max_starts = max_starts
 
     def begin(self, generator: torch.Generator) -> UnmixState:
         """No column yet."""
@@ -82,23 +82,30 @@ class UnmixSearch(Search[UnmixState]):
         """The path of training is simulated again."""
         if state.estimates is None or self._estimation is None:
             return state
-        search = self._estimation.search(state.vectors, state.estimates)
+        search = self._estimation.search(state.estimates)
         return replace(state, estimates=replace(state.estimates, smooth=search.restore(state.estimates.smooth)))
 
     def where(self, state: UnmixState) -> Where:
         """The loss is the share of columns that is missing."""
-        return Where(state.starts, self._most, 1 - len(state.vectors) / self.count)
+        return Where(state.starts, self._most(state), 1 - len(state.vectors) / self.count)
 
     def finished(self, state: UnmixState) -> Stop | None:
         """All columns, or no starts left."""
         if state.complete:
             return Stop.CONVERGED
-        return Stop.STARTS_SPENT if state.starts >= self._most else None
+        return Stop.STARTS_SPENT if state.starts >= self._most(state) else None
+
+    def _most(self, state: UnmixState) -> int:
+        """Starts at most: more where columns were found."""
+        tuning = self._tuning
+        of_found = tuning.starts_per_column * len(state.vectors) if self._estimation is not None else 0
+        return self._max_starts or tuning.starts + tuning.starts_per_sample * self.count + of_found
 
     def advance(self, state: UnmixState, session: Session) -> UnmixState:
         """One batch of starts, or a step of estimates; a check of all columns once there are enough."""
         mixture, generator, tuning = self.mixture, session.generator, self._tuning
-        if state.estimates is None and state.stalled >= tuning.stalled and len(state.vectors):
+        stalled = tuning.stalled if self._estimation is None else tuning.stalled_near
+        if state.estimates is None and state.stalled >= stalled and len(state.vectors):
             state = replace(state, vectors=self._without_doubtful(state.vectors, generator), stalled=0, blind=0)
         if self._estimation is not None and (state.estimates is not None or state.blind >= tuning.blind):
             return self._estimated(self._estimation, state, session)
@@ -117,32 +124,49 @@ class UnmixSearch(Search[UnmixState]):
         return self._checked(state, generator) if len(vectors) == self.count else state
 
     def _estimated(self, estimation: Estimation, state: UnmixState, session: Session) -> UnmixState:
-        """A step of the search for estimates; at its end the columns next to them."""
-        mixture, generator, tuning, vectors = self.mixture, session.generator, self._tuning, state.vectors
-        starts = tuning.estimated * tuning.batch
-        ended = replace(state, starts=state.starts + starts, stalled=state.stalled + starts, estimates=None)
-        if state.estimates is None and len(vectors) < self.count - 1:
+        """A step of the search for estimates; then rounds of weightings that lead from these to columns."""
+        generator, tuning, vectors, estimates = session.generator, self._tuning, state.vectors, state.estimates
+        if estimates is None and len(vectors) < self.count - 1:
             return replace(state, estimates=estimation.begin(vectors, generator))
-        if state.estimates is not None:
-            search, smooth = estimation.search(vectors, state.estimates), state.estimates.smooth
+        if estimates is not None:
+            search, smooth = estimation.search(estimates), estimates.smooth
             if search.finished(smooth) is None and smooth.rounds < tuning.rounds:
-                return replace(state, estimates=replace(state.estimates, smooth=search.advance(smooth, session)))
+                return replace(state, estimates=replace(estimates, smooth=search.advance(smooth, session)))
+        starts = tuning.estimated * tuning.batch
         self.problem.features.count(starts * self.count)
-        if state.estimates is None:
-            whole = self._with_last(vectors, generator)
+        state = replace(state, starts=state.starts + starts, stalled=state.stalled + starts)
+        if estimates is None:
+            whole, ended = self._with_last(vectors, generator), state
             return self._checked(replace(ended, vectors=whole), generator) if len(whole) == self.count else ended
-        if not len(state.estimates.smooth.best):
-            return ended
-        found = estimation.columns(vectors, state.estimates, generator)
-        more = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
-        chosen = likely(mixture, found)
-        more = self._with(more, found.vectors[chosen], found.zeros[chosen]) if len(more) < self.count else more
-        if self.count - tuning.few <= len(more) < self.count:
-            chosen_whole = completed(mixture, more, found)
-            more = more if chosen_whole is None else chosen_whole
+        if not len(estimates.smooth.best):
+            return replace(state, estimates=None)
+        state = self._near(estimation, estimates, state, generator)
+        if len(state.vectors) < self.count:
+            return state
+        return self._checked(replace(state, estimates=None), generator)
+
+    def _near(
+        self, estimation: Estimation, estimates: EstimationState, state: UnmixState, generator: torch.Generator
+    ) -> UnmixState:
+        """A round of weightings; the estimation ends after some without a new column."""
+        mixture, tuning, vectors = self.mixture, self._tuning, state.vectors
+        found = estimation.columns(vectors, estimates, generator)
+        possible = (found.net_zeros >= self.count) & (mixture.evidence(found.vectors) > tuning.little_evidence)
+        reached = torch.cat([estimates.reached, found.vectors[possible]])
+        last = estimates.idle + 1 == len(tuning.votes)
+        lax = last and not estimates.fruitful
+        chosen = repeated(mixture, reached, tuning.votes[estimates.idle])
+        chosen = torch.cat([found.vectors[found.alone], chosen]) if lax else chosen
+        more = self._with(vectors, chosen, mixture.zeros(chosen), lax)
+        if last and self.count - tuning.few <= len(more) < self.count:
+            whole = completed(mixture, more, found)
+            more = more if whole is None else whole
         if len(more) > len(vectors):
-            ended = replace(ended, vectors=more, stalled=0, blind=0)
-        return self._checked(ended, generator) if len(more) == self.count else ended
+            known = ((reached @ more.T).abs() > _SAME).any(1)
+            estimates = replace(estimates, reached=reached[~known], idle=0, fruitful=True)
+            return replace(state, vectors=more, stalled=0, blind=0, estimates=estimates)
+        estimates = replace(estimates, reached=reached, idle=estimates.idle + 1)
+        return replace(state, estimates=estimates if estimates.idle < len(tuning.votes) else None)
 
     def _completed(self, state: UnmixState, vectors: torch.Tensor) -> UnmixState:
         """Complete if zeros determine all columns, or the same ones were found before; else open ones are dropped.
@@ -151,12 +175,13 @@ class UnmixSearch(Search[UnmixState]):
         """
         mixture, whole = self.mixture, state.whole
         margins = leverage_margin(mixture, vectors, mixture.zeros(vectors))
-        if float(margins.min()) > self._tuning.leverage or bool(_repeats(vectors, whole).all()):
+        enough = self._tuning.leverage if self._estimation is None else self._tuning.least_leverage
+        if float(margins.min()) > enough or bool(_repeats(vectors, whole).all()):
             return replace(state, vectors=vectors, complete=True)
         best = whole if len(whole) and self._unmoved(whole) > self._unmoved(vectors) else vectors
         least = margins.argsort()[: self._tuning.reopened]
         kept = torch.ones_like(margins, dtype=torch.bool)
-        kept[least[margins[least] <= self._tuning.leverage]] = False
+        kept[least[margins[least] <= enough]] = False
         return replace(state, vectors=vectors[kept], whole=best)
 
     def _unmoved(self, vectors: torch.Tensor) -> float:
@@ -210,14 +235,20 @@ class UnmixSearch(Search[UnmixState]):
         tuning = self._tuning
         return tuning.batch * (tuning.wide if self.count <= tuning.most_drawn and stalled >= tuning.batch else 1)
 
-    def _with(self, vectors: torch.Tensor, more: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
-        """Vectors and further ones that are independent of them, if some input not yet found fits their zeros."""
+    def _with(
+        self, vectors: torch.Tensor, more: torch.Tensor, zeros: torch.Tensor, lax: bool = False
+    ) -> torch.Tensor:
+        """Vectors and further ones that are independent of them, if some input not yet found fits their zeros.
+
+        Where estimates of the samples can lead on, the fit must be better: a wrong column excludes right inputs.
+        """
         mixture, known = self.mixture, len(vectors)
         places = [at - known for at in mixture.independent(torch.cat([vectors, more])) if at >= known]
         if not places:
             return vectors
         _, fits = fit_inputs(mixture, zeros[places], mixture.open_inputs(vectors))
-        together = torch.cat([vectors, more[places][fits > self._tuning.agrees]])
+        agrees = self._tuning.agrees if lax or self._estimation is None else self._tuning.agrees_well
+        together = torch.cat([vectors, more[places][fits > agrees]])
         return together[: self.count]
 
     def _checked(self, state: UnmixState, generator: torch.Generator) -> UnmixState:
