@@ -41,7 +41,7 @@ _MARGIN, _LEAST_PASSES = 5, 2000.0
 def audit(
     model: nn.Module | Target | BaseEstimator | str | Path,
     *,
-    initial: Initial | str | Path = "unknown",
+    initial: Initial | nn.Module | str | Path = "unknown",
     truth: Any = None,
     labels: Any = None,
     held_out: Any = None,
@@ -57,9 +57,9 @@ def audit(
     Args:
         model: a trained module; a target; a fitted scikit-learn estimator or pipeline, whose `truth` is what was passed
             to `fit`, in its own units; or files: "mymodel.py:build" with `weights=...`, a run folder, a skops file.
-        initial: weights before training: a state dict (such as `exhume.find_seed(...).initial`), the head's weights, a
-            file, a folder of checkpoints from one of which the model was fine-tuned, "zero" or "unknown"; for
-            "mymodel.py:build" with weights also "seed:0-99999", seeds of which one was used.
+        initial: weights before training: the untrained module, a state dict (such as `exhume.find_seed(...).initial`),
+            the head's weights, a file, a folder of checkpoints from one of which the model was fine-tuned, "zero" or
+            "unknown"; for "mymodel.py:build" with weights also "seed:0-99999", seeds of which one was used.
         truth: the training inputs (n, ...), a data set of `exhume.data`, or a file; for the score alone.
         labels: their labels.
         held_out, held_out_labels: data of the same kind that were not trained on.

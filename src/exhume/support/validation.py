@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, SupportsIndex, cast
 
@@ -54,6 +54,13 @@ def finite(name: str, values: torch.Tensor) -> torch.Tensor:
     if wrong:
         raise InputError(f"{wrong} of {values.numel()} numbers in {name} are NaN or infinite; valid: finite numbers")
     return values
+
+
+def finite_state(whose: str, state: Mapping[str, object]) -> None:
+    """Refuses a state dict that holds NaN or infinity, with the tensor's name."""
+    for name, values in state.items():
+        if hasattr(values, "isfinite"):  # other entries are a module's extra state
+            finite(f"{whose} {name}", cast("torch.Tensor", values))
 
 
 def finite_rows(name: str, rows: torch.Tensor, width: int) -> torch.Tensor:
