@@ -17,7 +17,7 @@ from exhume.attacks._search.unmixing.few_neurons import mixture_of
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, is_curved
 from exhume.attacks._search.unmixing.search import UnmixSearch
 from exhume.attacks._search.unmixing.smooth_columns import SmoothSearch
-from exhume.errors import InputError
+from exhume.errors import InputError, TooFewEquations
 from exhume.target.dense_displacement import DenseDisplacement, dense_displacement, dense_first_layer
 from exhume.target.diagnosis import diagnose
 from exhume.target.diagnosis.optimiser_trace import ADAPTIVE
@@ -75,15 +75,19 @@ class Unmix(Attack):
         model = target.known_model
         if model is None:
             raise InputError(_NO_NETWORK)
-        first = dense_first_layer(model, target.input_shape)
-        rows, columns = first.layer.weight.shape
-        count = num_samples + target.knowledge.known_samples
-        if count >= min(rows, columns):
-            raise InputError(
-                f"{count} samples fill the first layer {first.name!r} of {columns} inputs and {rows} neurons; unmix "
-                "needs fewer samples than either"
-            )
+        rows, columns = dense_first_layer(model, target.input_shape).layer.weight.shape
         return EquationCount(rows * columns, num_samples * (rows + columns - 1))
+
+    def _check_equations(self, target: Target, count: int, allow_underdetermined: bool) -> None:
+        if target.known_model is not None and not allow_underdetermined:
+            first = dense_first_layer(target.known_model, target.input_shape)
+            total, (rows, columns) = count + target.knowledge.known_samples, first.layer.weight.shape
+            if total >= min(rows, columns):
+                raise TooFewEquations(
+                    f"{total} samples fill the first layer {first.name!r} of {columns} inputs and {rows} neurons; "
+                    "unmix needs fewer samples than either"
+                )
+        super()._check_equations(target, count, allow_underdetermined)
 
     @staticmethod
     def applies_to(target: Target) -> bool:
