@@ -121,11 +121,17 @@ class Unmix(Attack):
                     f"{mixture.num_neurons} neurons are too few to separate {mixture.rank} samples by their zeros; it "
                     f"takes at least {FEWEST_NEURONS:g} a sample, and usually 6"
                 )
-            search = UnmixSearch(problem, mixture, estimation=Estimation(problem, mixture, moved))
+            estimation = Estimation(problem, mixture, moved)
+            others = mixture.readout is not None or estimation.possible
+            search = UnmixSearch(problem, mixture, estimation=estimation)
             proposal = finish_columns(problem, moved, mixture, session.run_stage(search))
         else:
+            others = True
             search = SmoothSearch(problem, _smooth_network(model, moved, problem.target.input_shape))
             proposal = finish_smooth(problem, search, session.run_stage(search))
+        own = {moved.first.parameter(each) for each in ("weight", "bias")}
+        read = [name for name in model.initial if others or name in own]
+        proposal = replace(proposal, evidence=proposal.evidence | {"initial_weights": read})
         if told is not None and told != search.count:
             note = f"Samples: {told} were to be looked for, but the first layer was moved by {search.count}."
             proposal = replace(proposal, notes=proposal.notes | {"told": note})
