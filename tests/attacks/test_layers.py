@@ -65,7 +65,9 @@ def test_samples_of_a_dense_network_are_found_and_certified(decay):
     assert all(error < 3 * bar for error, bar in zip(errors, result.certificate.predicted_errors, strict=True))
     assert result.evidence["confirmed"] == 2
     assert result.evidence["miss"] < 0.1
-    assert any("simulated with the samples; its end misses" in note for note in result.notes)
+    assert any(
+        "on a path of training that was simulated with the samples; its end misses" in note for note in result.notes
+    )
     (table,) = layers_table(result)
     assert table.rows == (("0.weight", 320), ("0.bias", 40), ("2.weight", 80), ("2.bias", 2))
     assert sum(count for _, count in table.rows) == 442

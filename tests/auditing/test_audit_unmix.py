@@ -74,5 +74,5 @@ def test_the_page_shows_rank_and_zeros_and_what_the_attack_used(audited):
     known = {each.name: each.value for each in report.assumptions}
     assert "Head before training" not in known
     assert "first layer before training were known" in known["First layer before training"]
-    assert "zeros of the first layer do not tell the samples apart" in known["Other layers before training"]
+    assert "zeros do not tell the samples apart" in known["First layer before training"]
     assert "did not need it" in known["Number of samples"]

@@ -67,7 +67,9 @@ def test_what_speaks_against_unmixing_is_said() -> None:
     assert "8 samples fill" in reason(nn.Sequential(nn.Linear(8, 90), nn.ReLU(), nn.Linear(90, 2)), 8)
     leaky = nn.Sequential(nn.Linear(8, 20), nn.LeakyReLU(), nn.Linear(20, 2))
     assert "neither a ReLU nor a smooth activation" in reason(leaky, 3)
-    assert "7 samples fill the 6 neurons" in reason(nn.Sequential(nn.Linear(8, 6), nn.GELU(), nn.Linear(6, 2)), 7)
+    assert "7 samples fill the first layer of 8 inputs and 6 neurons" in reason(
+        nn.Sequential(nn.Linear(8, 6), nn.GELU(), nn.Linear(6, 2)), 7
+    )
 
 
 @pytest.mark.parametrize(("activation", "exact"), [(nn.ReLU, True), (nn.GELU, False), (nn.Tanh, False)])

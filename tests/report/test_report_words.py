@@ -311,7 +311,7 @@ def test_nothing_that_needs_zeros_is_advised_where_the_attack_did_without():
 def test_the_page_says_which_initial_weights_an_unmixing_read(evidence, words):
     facts = {each.name: each.value for each in list_assumptions(replace(unmixed(), evidence=evidence))}
     assert "first layer before training were known" in facts["First layer before training"]
-    assert words in facts["Other layers before training"]
+    assert words in facts["First layer before training"]
 
 
 def test_remedies_against_unmixing_are_for_models_that_it_got_samples_from():

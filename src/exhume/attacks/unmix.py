@@ -82,11 +82,9 @@ class Unmix(Attack):
         if target.known_model is not None and not allow_underdetermined:
             first = dense_first_layer(target.known_model, target.input_shape)
             total, (rows, columns) = count + target.knowledge.known_samples, first.layer.weight.shape
+            size = f"{columns} inputs and {rows} neurons, and unmix needs fewer samples than either"
             if total >= min(rows, columns):
-                raise TooFewEquations(
-                    f"{total} samples fill the first layer {first.name!r} of {columns} inputs and {rows} neurons; "
-                    "unmix needs fewer samples than either"
-                )
+                raise TooFewEquations(f"{total} samples fill the first layer {first.name!r} of {size}")
         super()._check_equations(target, count, allow_underdetermined)
 
     @staticmethod
@@ -116,7 +114,6 @@ class Unmix(Attack):
             mixture = mixture_of(problem, moved)
             if mixture.num_neurons < FEWEST_NEURONS * mixture.rank:
                 _refuse_adaptive(problem.target, moved)
-            if mixture.num_neurons < FEWEST_NEURONS * mixture.rank:
                 raise InputError(
                     f"{mixture.num_neurons} neurons are too few to separate {mixture.rank} samples by their zeros; it "
                     f"takes at least {FEWEST_NEURONS:g} a sample, and usually 6"

@@ -23,7 +23,6 @@ from exhume.features.find_head import Head, find_head, run
 from exhume.features.load import fastest
 from exhume.features.module import ModuleFeatureMap, probe_inputs
 from exhume.law import Forecast, forecast
-from exhume.support.text import plural
 from exhume.support.validation import whole_number
 from exhume.target.first_layer import first_layer, is_followed_by_curve, is_followed_by_relu
 from exhume.target.knowledge import Knowledge
@@ -112,6 +111,7 @@ class NetworkForecast:
     def to_json(self) -> dict[str, Any]:
         """All counts as plain JSON values."""
         layers = [{**asdict(layer), "largest_samples": layer.largest_samples} for layer in self.layers]
+        unmix = {"possible": not self.unmix, "exact": self.unmix_exact, "reason": self.unmix}
         return {
             "sentence": self.sentence,
             "num_samples": self.num_samples,
@@ -119,12 +119,7 @@ class NetworkForecast:
             "num_parameters": self.num_parameters,
             "unknowns": self.unknowns,
             "head": self.head.to_json(),
-            "unmix": {
-                "possible": not self.unmix,
-                "exact": self.unmix_exact,
-                "reason": self.unmix,
-                "most_passes": self.unmix_passes,
-            },
+            "unmix": {**unmix, "most_passes": self.unmix_passes},
             "spans": [layer.name for layer in self.spans],
             "layers": layers,
         }
@@ -221,10 +216,8 @@ def _why_not_unmixed(module: nn.Module, input_shape: tuple[int, ...], num_sample
     relu = is_followed_by_relu(module, first.layer, input_shape)
     if not relu and not is_followed_by_curve(module, first.layer, input_shape):
         return f"neither a ReLU nor a smooth activation follows the first layer {first.name!r}", False
-    if num_samples >= inputs:
-        return f"{num_samples} samples fill the {plural(inputs, 'input')} of the first layer", relu
-    if num_samples >= neurons:
-        return f"{num_samples} samples fill the {plural(neurons, 'neuron')} of the first layer", relu
+    if num_samples >= min(inputs, neurons):
+        return f"{num_samples} samples fill the first layer of {inputs} inputs and {neurons} neurons", relu
     if relu and neurons < FEWEST_NEURONS * num_samples:
         return f"{neurons} neurons are fewer than {FEWEST_NEURONS:g} for each of {num_samples} samples", relu
     return "", relu

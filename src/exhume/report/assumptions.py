@@ -22,15 +22,9 @@ _INITIAL_HEAD = {
 _FIRST_LAYER = (
     "The weights of the first layer before training were known, from a checkpoint or from the seed that makes them."
 )
-_NOT_USED = "The weights of other layers before training were not used."
-_FOR_ESTIMATES = (
-    "The weights of the other layers before training were known; the attack reads them where the zeros of the first "
-    "layer do not tell the samples apart."
-)
-_FOR_COLUMNS = (
-    "The weights of the other layers before training were known and needed: what a sample sent back to the first layer "
-    "is computed from all of them."
-)
+_NOT_USED = "Those of other layers before training were not used."
+_FOR_ESTIMATES = "Those of other layers were known, and are read where the zeros do not tell the samples apart."
+_FOR_COLUMNS = "Those of other layers were known and needed: what a sample sent back is computed from all of them."
 _ALPHABETS = {
     "signs": "Labels were known to be -1 or +1, and to be fitted exactly.",
     "one-hot": "Labels were known to be one-hot classes, and to be fitted exactly.",
@@ -55,8 +49,7 @@ def list_assumptions(result: Reconstruction) -> tuple[Fact, ...]:
         Fact("Model", "The architecture and the trained weights were known: whoever has the model file has these."),
     ]
     if result.method == Unmix.name:
-        facts.append(Fact("First layer before training", _FIRST_LAYER))
-        facts.append(Fact("Other layers before training", _other_layers(result)))
+        facts.append(Fact("First layer before training", f"{_FIRST_LAYER} {_other_layers(result)}"))
     else:
         facts.append(Fact("Head before training", _INITIAL_HEAD[known.initial_head]))
         if known.initial_body == "known":

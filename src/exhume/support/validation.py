@@ -56,11 +56,10 @@ def finite(name: str, values: torch.Tensor) -> torch.Tensor:
     return values
 
 
-def finite_state(whose: str, state: Mapping[str, object]) -> None:
-    """Refuses a state dict that holds NaN or infinity, with the tensor's name."""
+def finite_state(whose: str, state: Mapping[str, torch.Tensor]) -> None:
+    """Refuses weights of which one is NaN or infinite, with the tensor's name."""
     for name, values in state.items():
-        if hasattr(values, "isfinite"):  # other entries are a module's extra state
-            finite(f"{whose} {name}", cast("torch.Tensor", values))
+        finite(f"{whose} {name}", values)
 
 
 def finite_rows(name: str, rows: torch.Tensor, width: int) -> torch.Tensor:

@@ -36,9 +36,8 @@ _SHARE_ROUNDS, _SAME_SHARE = 12, 1e-9
 # seed 10, and an entry counts as zero up to six times this; 0.1 found fewer columns on five of eight of them.
 _BIAS_NOISE = 0.03
 _ON_A_FROZEN_BODY = (
-    "; if a dense block was trained on a frozen body, give the block alone, Target.last_layer(block, "
-    "initial_head=..., input_shape=...): what comes back are the features that enter it, not the inputs (docs/"
-    "explanation/unmix.md, Dense layers on a frozen body)"
+    "; of a dense block on a frozen body give the block alone, Target.last_layer(block, ...): features of the body "
+    "come back, not the inputs (docs/explanation/unmix.md, Dense layers on a frozen body)"
 )
 # Eigenvalues closer together than this many neighbours are the share of the initial weights.
 _NEIGHBOUR = 3

@@ -79,8 +79,9 @@ def _from_state_dict(
     key = f"{own}weight"
     if key not in state:
         raise InputError(f"the initial state dict has no {key!r}; it has: {', '.join(sorted(state))}")
-    finite_state("initial", {name: state[name] for name in (key, f"{own}bias") if name in state})
-    return state[key], state.get(f"{own}bias", initial_bias)
+    known = {name: torch.as_tensor(state[name]) for name in (key, f"{own}bias") if name in state}
+    finite_state("initial", known)
+    return known[key], known.get(f"{own}bias", initial_bias)
 
 
 def state_of(given: Initial | nn.Module) -> Initial:
@@ -94,10 +95,8 @@ def weights_before(what: str, trained: torch.Tensor, given: torch.Tensor | str) 
         try:
             given = torch.as_tensor(given)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(
-                f"{what} is a {type(given).__name__}; valid: a tensor, 'zero' or 'unknown', and for all weights a "
-                "state dict or the untrained module"
-            ) from error
+            valid = "a tensor, 'zero' or 'unknown', a state dict, the untrained module"
+            raise InputError(f"{what} is a {type(given).__name__}; valid: {valid}") from error
         if given.squeeze().shape != trained.squeeze().shape:
             raise InputError(f"{what} of shape {tuple(given.shape)} does not fit a head of {tuple(trained.shape)}")
         return finite(what, given.detach()).reshape(trained.shape).to(trained)

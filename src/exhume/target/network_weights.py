@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from exhume.errors import InputError
-from exhume.support.validation import finite_state
+from exhume.support.validation import finite
 from exhume.target.displacement import Initial, InitialBias, weights_before
 
 
@@ -77,10 +77,10 @@ def initial_weights(
     """The weights before training that are known, by name: all that a state dict holds, else the head's."""
     weights = dict(module.named_parameters())
     if isinstance(initial, Mapping):
-        known = {name: torch.as_tensor(initial[name]).detach() for name in weights if name in initial}
-        finite_state("initial", known)
-        return known
-    own, known = f"{head}." if head else "", {}
+        named = [name for name in weights if name in initial]
+        return {name: finite(f"initial {name}", torch.as_tensor(initial[name]).detach()) for name in named}
+    own = f"{head}." if head else ""
+    known = {}
     for name, given in ((f"{own}weight", initial), (f"{own}bias", initial_bias)):
         if name in weights and not (isinstance(given, str) and given == "unknown"):
             known[name] = weights_before(f"initial {name}", weights[name].detach(), given)

@@ -187,7 +187,7 @@ class Target:
             knowledge: what else the attacker is assumed to know.
             memory_budget: for activations.
         """
-        initial = initial.state_dict() if isinstance(initial, nn.Module) else initial
+        initial = state_of(initial)  # type: ignore[assignment]
         if not isinstance(initial, Mapping):
             raise InputError(f"initial is a {type(initial).__name__}; valid: the untrained module or its state dict")
         trained = trained_names(module) if isinstance(module, nn.Module) else ()

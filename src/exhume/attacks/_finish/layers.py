@@ -30,13 +30,10 @@ def finish_layers(
     shown, exchanges = _bars(search, found, equation, point, counted, limits, miss), _exchanges(equation, point, labels)
     bars = [max(bar, tuning.exchanged * exchange) for bar, exchange in zip(shown, exchanges, strict=True)]
     names = equation.nodes.names
-    path = (
-        "on a path of training that was simulated with the samples; its end misses the trained weights by "
-        f"{miss:.2g} of their displacement"
-        if len(found.found)
-        else "on the straight line from the initial to the trained weights: no start was finished, so that no training "
-        "was simulated"
-    )
+    path = "the straight line from initial to trained weights: no start was finished, and no training was simulated"
+    if len(found.found):
+        path = "a path of training that was simulated with the samples; its end misses the trained weights by "
+        path += f"{miss:.2g} of their displacement"
     return Proposal(
         samples=found.rows,
         stop=found.stop,
@@ -53,7 +50,7 @@ def finish_layers(
             "confirmed": int(confirmed.sum()),
         },
         notes={
-            "equation": f"Equation: {equation.num_equations} numbers of {', '.join(names)}, {path}.",
+            "equation": f"Equation: {equation.num_equations} numbers of {', '.join(names)}, on {path}.",
             "starts": f"Starts: {found.starts}; {int(confirmed.sum())} of {len(found.rows)} samples were found by at "
             "least two of them, from different noise. Only these have an error bar.",
         },

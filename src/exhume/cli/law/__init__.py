@@ -60,10 +60,7 @@ def law(
     outputs: Annotated[int, typer.Option(help="Outputs of the layer, k.")] = 1,
     activation: Annotated[
         str,
-        typer.Option(
-            help="Activation: whether norms are unknowns, and how many features a sample uses. With --model the "
-            "network shows it."
-        ),
+        typer.Option(help="Activation: whether norms are unknowns, how many features a sample uses; --model shows it."),
     ] = "relu",
     known_samples: Annotated[str, typer.Option(help="How many of the samples the attacker knows already.")] = "0",
     subspace_dim: Annotated[

@@ -33,11 +33,10 @@ def _describe(counted: NetworkForecast) -> str:
     unmix = f"no: {counted.unmix}" if counted.unmix else f"possible; at most {counted.unmix_passes or 0:,} passes"
     if not counted.unmix and not counted.unmix_exact:
         unmix = "possible, approximately: the activation is smooth and leaves no exact zeros"
-    law = counted.head
-    head = f"{law.equations:,} equations, {law.unknowns:,} unknowns"
+    law, each = counted.head, ""
     if law.binding == PER_SAMPLE:
-        head += f"; of each sample {law.equations_per_sample:,} and {law.unknowns_per_sample:,}, which binds"
-    head += f": {law.verdict}"
+        each = f"; of each sample {law.equations_per_sample:,} and {law.unknowns_per_sample:,}, which binds"
+    head = f"{law.equations:,} equations, {law.unknowns:,} unknowns{each}: {law.verdict}"
     columns = ("layer", "kind", "inputs", "outputs", "positions", "weights", "most samples")
     rows = [
         [
