@@ -15,6 +15,7 @@ from exhume.attacks._search.training_path import curved_nodes
 from exhume.equation.path import Nodes, PathEquation
 from exhume.equation.trained_network import TrainedNetwork
 from exhume.errors import InputError
+from exhume.report.key_figures import layers_table
 from exhume.target.network_weights import NetworkWeights
 
 DIGITS = data.load("digits", samples=4).inputs
@@ -63,6 +64,23 @@ def test_samples_of_a_dense_network_are_found_and_certified(decay):
     assert max(errors) < 0.05
     assert all(error < 3 * bar for error, bar in zip(errors, result.certificate.predicted_errors, strict=True))
     assert result.evidence["confirmed"] == 2
+    assert result.evidence["miss"] < 0.1
+    assert any(
+        "on a path of training that was simulated with the samples; its end misses" in note for note in result.notes
+    )
+    (table,) = layers_table(result)
+    assert table.rows == (("0.weight", 320), ("0.bias", 40), ("2.weight", 80), ("2.bias", 2))
+    assert sum(count for _, count in table.rows) == 442
+
+
+def test_where_no_start_was_finished_nothing_is_said_of_a_simulated_training():
+    result = exhume.Layers()(dense(data.load("sphere", dim=8, samples=2).inputs), num_samples=2, max_passes=5)
+    assert result.certificate.verdict == "failed"
+    assert result.evidence["miss"] is None
+    (note,) = [note for note in result.notes if note.startswith("Equation")]
+    assert "straight line" in note
+    assert "no training was simulated" in note
+    assert "misses" not in note
 
 
 @pytest.mark.slow
@@ -135,7 +153,7 @@ def test_rows_that_still_move_are_fitted_again_though_the_path_ends_no_nearer(mo
 def test_targets_that_cannot_be_read_are_refused_with_what_to_do():
     module = conv()
     before = trained(module, DIGITS, steps=1)
-    with pytest.raises(InputError, match="initial is a str; valid: the state dict of the untrained module"):
+    with pytest.raises(InputError, match="initial is a str; valid: the untrained module or its state dict"):
         exhume.Target.network(module, initial="zero", input_shape=(1, 8, 8))
     head_only = {name: weight for name, weight in before.items() if name.startswith("3")}
     with pytest.raises(

@@ -175,6 +175,59 @@ def test_the_displacement_of_adam_is_not_certified():
     assert result.certificate.verdict == "failed"
 
 
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.GELU])
+def test_more_rank_than_samples_that_adam_made_is_named_and_ends_the_attack_at_once(activation):
+    inputs, labels = pictures()
+    model = network(activation=activation)
+    before = train(model, inputs, labels, optimiser=torch.optim.Adam(model.parameters(), 1e-3))
+    with pytest.raises(InputError, match=f"has rank .* for {COUNT} samples: not trained by SGD from these weights"):
+        attack(model, before, num_samples=COUNT)
+
+
+def test_few_neurons_are_not_named_where_adam_made_the_rank():
+    inputs, labels = pictures(4)
+    model = network(widths=(40,))
+    before = train(model, inputs, labels, optimiser=torch.optim.Adam(model.parameters(), 1e-3))
+    with pytest.raises(InputError, match="not trained by SGD"):
+        attack(model, before)
+
+
+def test_a_number_of_samples_that_is_too_small_does_not_stop_the_attack_on_sgd():
+    inputs, labels = pictures()
+    model = network()
+    before = train(model, inputs, labels)
+    result = attack(model, before, num_samples=2)
+    assert (result.certificate.verdict, len(result.samples)) == ("exact", COUNT)
+    assert any("2 were to be looked for, but the first layer was moved by 8" in note for note in result.notes)
+
+
+def test_more_samples_than_inputs_or_neurons_are_refused_by_that_reason():
+    inputs, labels = pictures(80)
+    model = network()
+    before = train(model, inputs, labels, steps=2)
+    with pytest.raises(InputError, match="80 samples fill the first layer '0' of 64 inputs and 200 neurons"):
+        attack(model, before, num_samples=80)
+
+
+@pytest.mark.parametrize("count", [None, 8])
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_convolution_is_named_and_a_frozen_body_leads_to_the_block_on_it(count, marked):
+    inputs, labels = pictures()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 50), nn.ReLU(), nn.Linear(50, 10))
+    before = train(model, inputs.reshape(-1, 1, 8, 8), labels, steps=5)
+    with pytest.raises(InputError, match="the first layer '0' is a convolution; a dense one is needed"):
+        attack(model, before, shape=(1, 8, 8), num_samples=count)
+    model[0].load_state_dict({name.removeprefix("0."): before[name] for name in ("0.weight", "0.bias")})
+    if marked:
+        model[0].requires_grad_(False)
+        del before["0.weight"]
+    with pytest.raises(
+        InputError, match=r"did not move.*Target.last_layer\(block.*features.*not the inputs.*frozen body"
+    ):
+        attack(model, before, shape=(1, 8, 8), num_samples=count)
+
+
 @pytest.mark.parametrize("activation", [nn.LeakyReLU, nn.PReLU])
 def test_piecewise_linear_activations_without_zeros_are_declined(activation):
     inputs, labels = pictures()

@@ -11,6 +11,7 @@ from exhume.attacks._search.training_path import curved_nodes
 from exhume.attacks._search.unmixing.column_fits import Together, fit_alone, fit_together
 from exhume.attacks._search.unmixing.sample_spaces import InputFrame, Nodes, ReadNetwork
 from exhume.errors import InputError
+from exhume.report.model_charts.unmix import unmix_charts
 from exhume.support import checkpoint
 from exhume.target.dense_displacement import dense_displacement
 
@@ -115,12 +116,15 @@ def test_a_path_simulated_with_the_true_samples_ends_at_the_trained_weights():
     ("activation", "widths", "bias"), [(nn.GELU, (120,), True), (nn.Tanh, (120, 40), True), (nn.SiLU, (120,), False)]
 )
 def test_smooth_networks_give_their_images_back_with_bars_that_hold(activation, widths, bias):
-    result = attack(*trained(activation, widths, bias=bias))
+    model, before = trained(activation, widths, bias=bias)
+    result = attack(model, before)
     found, own = errors(result, pictures()[0])
     assert len(result.samples) == COUNT
     assert float(found.max()) < 0.1
     assert result.certificate.verdict == "approximate"
     assert bool((own < torch.tensor(result.certificate.predicted_errors)).all())
+    assert result.evidence["initial_weights"] == list(before)
+    assert [each.title for each in unmix_charts(result)] == ["How many samples moved the first layer"]
 
 
 def test_a_resumed_search_ends_where_an_uninterrupted_one_does(tmp_path, monkeypatch):

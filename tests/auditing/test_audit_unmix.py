@@ -1,5 +1,7 @@
 """An audit of an ordinary ReLU network whose head alone is below the wall: its first layer gives the samples away."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -23,6 +25,26 @@ def audited():
         nn.functional.mse_loss(model(digits.inputs)[:, 0], digits.labels).backward()
         optimiser.step()
     return exhume.audit(model.eval(), initial=before, input_shape=(64,), truth=digits.inputs)
+
+
+def test_the_rank_that_adam_leaves_is_not_taken_for_the_number_of_samples():
+    digits = data.load("digits", samples=COUNT)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
+    before, optimiser = copy.deepcopy(model), torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(50):
+        optimiser.zero_grad()
+        nn.functional.mse_loss(model(digits.inputs)[:, 0], digits.labels).backward()
+        optimiser.step()
+    found = exhume.audit(model.eval(), initial=before, input_shape=(64,), method="unmix", budget_passes=20)
+    assert found.result.certificate.verdict == "failed"
+    assert len(found.result.samples) > 5 * COUNT
+    assert (found.forecast, found.count) == (None, None)
+    assert "What the law says" not in found.summary()
+    told = exhume.audit(model, initial=before, input_shape=(64,), method="unmix", num_samples=COUNT, budget_passes=20)
+    assert told.forecast.num_samples == COUNT
+    assert told.result is None
+    assert "not trained by SGD" in told.summary()
 
 
 def test_the_verdict_is_a_leak_though_the_head_is_below_the_wall(audited):
@@ -52,4 +74,5 @@ def test_the_page_shows_rank_and_zeros_and_what_the_attack_used(audited):
     known = {each.name: each.value for each in report.assumptions}
     assert "Head before training" not in known
     assert "first layer before training were known" in known["First layer before training"]
+    assert "zeros do not tell the samples apart" in known["First layer before training"]
     assert "did not need it" in known["Number of samples"]

@@ -1,5 +1,7 @@
 """Initial weights of an audit that are found by comparison: by seed, or among checkpoints."""
 
+import copy
+
 import pytest
 import torch
 from auditing_models import DIM, FACTORY, SAMPLES
@@ -10,6 +12,7 @@ import exhume
 from exhume import InputError, data
 from exhume.auditing.initial import initial_weights
 from exhume.auditing.model_files import Factory, fit_weights
+from exhume.auditing.open import open_model
 from exhume.auditing.settings import Settings, seeds_of
 from exhume.auditing.weight_files import read_weights
 from exhume.target.start_test import log_chance_of_pairing
@@ -138,6 +141,15 @@ def test_an_audit_finds_the_seed_and_says_so(files):
     assert all(torch.equal(found[name], before[name]) for name in before)
     with pytest.raises(InputError, match="no seed from 24 to 99"):
         exhume.audit(reference, initial="seed:24-99", **settings)
+
+
+def test_the_untrained_module_itself_gives_the_initial_weights():
+    torch.manual_seed(SEED)
+    module = net()
+    start = copy.deepcopy(module)
+    target, _, _ = open_model(train(module, 0, steps=5).eval(), None, start, Settings(input_shape=(64,)))
+    assert target.knowledge.initial_head == target.knowledge.initial_body == "known"
+    assert all(torch.equal(weight, target.model.initial[name]) for name, weight in start.state_dict().items())
 
 
 def test_seeds_need_a_factory():

@@ -30,6 +30,18 @@ def test_all_layers_are_counted(exhume_command, model):
     assert "These are counts of equations." in out
 
 
+def test_the_activation_is_read_off_the_network_unless_it_is_stated(exhume_command, tmp_path):
+    (tmp_path / "smooth.py").write_text(MODEL.replace("ReLU", "GELU"), encoding="utf-8")
+    options = ("--model", f"{tmp_path / 'smooth.py'}:build", "--input-shape", "8", "--samples", 4)
+    _, out, _ = exhume_command("law", *options)
+    assert "possible, approximately: the activation is smooth" in out
+    assert "(exact)              123 equations, 44 unknowns: " in out
+    assert "binds" not in out
+    _, stated, _ = exhume_command("law", *options, "--activation", "relu")
+    assert "of each sample " in stated
+    assert "which binds" in stated
+
+
 def test_json_has_the_counts_of_every_layer(exhume_command, model):
     _, out, _ = exhume_command("law", "--model", model, "--input-shape", "8", "--samples", 4, "--json")
     counted = json.loads(out)
@@ -37,6 +49,8 @@ def test_json_has_the_counts_of_every_layer(exhume_command, model):
     assert counted["spans"] == ["0"]
     assert [layer["largest_samples"] for layer in counted["layers"]] == [7, 2]
     assert counted["unmix"]["possible"] is True
+    assert counted["unmix"]["exact"] is True
+    assert (counted["head"]["equations"], counted["head"]["binding"]) == (123, "per sample")
 
 
 @pytest.mark.parametrize(

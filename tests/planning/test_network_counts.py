@@ -10,6 +10,8 @@ from torch.nn import functional
 from exhume.errors import InputError
 from exhume.networks.resnet18 import ResNet18
 from exhume.planning import forecast_network
+from exhume.target.knowledge import Knowledge
+from exhume.target.target import Target
 
 
 def _conv() -> nn.Sequential:
@@ -62,7 +64,36 @@ def test_what_speaks_against_unmixing_is_said() -> None:
     assert reason(relu, 3) == ""
     assert "20 neurons" in reason(relu, 7)
     assert "9 samples fill" in reason(nn.Sequential(nn.Linear(8, 90), nn.ReLU(), nn.Linear(90, 2)), 9)
-    assert "no ReLU" in reason(nn.Sequential(nn.Linear(8, 20), nn.GELU(), nn.Linear(20, 2)), 3)
+    assert "8 samples fill" in reason(nn.Sequential(nn.Linear(8, 90), nn.ReLU(), nn.Linear(90, 2)), 8)
+    leaky = nn.Sequential(nn.Linear(8, 20), nn.LeakyReLU(), nn.Linear(20, 2))
+    assert "neither a ReLU nor a smooth activation" in reason(leaky, 3)
+    assert "7 samples fill the first layer of 8 inputs and 6 neurons" in reason(
+        nn.Sequential(nn.Linear(8, 6), nn.GELU(), nn.Linear(6, 2)), 7
+    )
+
+
+@pytest.mark.parametrize(("activation", "exact"), [(nn.ReLU, True), (nn.GELU, False), (nn.Tanh, False)])
+def test_smooth_activations_are_attacked_approximately(activation: type[nn.Module], exact: bool) -> None:
+    counted = forecast_network(nn.Sequential(nn.Linear(8, 20), activation(), nn.Linear(20, 2)), (8,), 3)
+    assert (counted.unmix, counted.unmix_exact, counted.unmix_passes is None) == ("", exact, not exact)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.GELU])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("num_samples", [2, 10])
+def test_the_head_is_counted_as_that_of_a_target_is(activation: type[nn.Module], bias: bool, num_samples: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64, bias=bias), activation(), nn.Linear(64, 3))
+    before = {name: weight + 0.1 for name, weight in model.state_dict().items()}
+    known = Knowledge(num_samples=num_samples)
+    target = Target.last_layer(model.eval(), initial_head=before, input_shape=(16,), knowledge=known)
+    assert forecast_network(model, (16,), num_samples).head == target.forecast()
+
+
+def test_an_activation_that_is_stated_is_taken() -> None:
+    model = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 3))
+    stated = forecast_network(model, (16,), 4, activation="relu").head
+    assert (stated.activation, stated.active_share, stated.equations) == ("relu", 0.5, 65 * 3)
 
 
 def test_frozen_layers_are_not_counted() -> None:

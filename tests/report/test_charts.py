@@ -186,7 +186,9 @@ def test_a_cost_that_is_the_same_for_all_is_passed_over():
 
 
 def test_the_fall_of_singular_values_gives_the_number_of_samples_unless_it_was_given():
-    assert "Behind the first 4 they fall by a factor of 5,000" in singular_values_chart(UNMIXED).caption
+    caption = singular_values_chart(UNMIXED).caption
+    assert "Behind the first 4 they fall by a factor of 5,000" in caption
+    assert "it is the number of samples, which need not be known" in caption
     flat = replace(UNMIXED, evidence=EVIDENCE | {"fall": 2.0})
     assert "4 is the number of samples that was given" in singular_values_chart(flat).caption
 
@@ -210,6 +212,10 @@ def test_charts_of_unmixing_are_for_unmixing_alone():
         "Zeros of the columns, and the inputs that explain them",
     ]
     assert len(unmix_charts(replace(UNMIXED, evidence=EVIDENCE | {"zero_shares": []}))) == 1
+    smooth = {name: EVIDENCE[name] for name in ("rank", "fall", "singular_values")}
+    assert [each.title for each in unmix_charts(replace(UNMIXED, evidence=smooth))] == [
+        "How many samples moved the first layer"
+    ]
     subspace = {"rank": ROWS, "singular_values": [1.0, 0.5]}
     assert unmix_charts(replace(RESULT, method="subspace", evidence=subspace)) == ()
 

@@ -154,6 +154,7 @@ def test_a_report_of_little_has_only_its_verdict():
         ({"facts": (Fact("a", "b"),)}, "facts"),
         ({"samples": (Sample(0, "likely"),)}, "samples"),
         ({"assumptions": (Fact("a", "b"),)}, "assumptions"),
+        ({"layers": (Table("T", ("a",), ((1,),)),)}, "layers"),
         ({"defence_tables": (Table("T", ("a",), ((1,),)),)}, "defences"),
         ({"tables": (Table("T", ("a",), ()),)}, "results"),
         ({"remedies": (Remedy("a", "b"),)}, "remedies"),

@@ -8,6 +8,7 @@ from subjects import CAPTION, DIM, ENOUGH, ROWS, TOO_FEW, TRUTH, result_of, subj
 
 from exhume import defences
 from exhume.report import Level, of_subject, page
+from exhume.report.assumptions import list_assumptions
 from exhume.report.remedies import remedies_of
 from exhume.report.verdict import percent, samples_in_words, verdict_of
 from exhume.results.stop import Stop
@@ -281,11 +282,36 @@ def test_a_failed_unmixing_doubts_the_training_of_the_first_layer():
 def test_remedies_of_an_unmixed_model_take_away_what_the_attack_needs():
     found = remedies_of(subject_of(unmixed(), forecast=TOO_FEW))
     titles = " ".join(each.title for each in found)
-    for words in ("initial weights of the first layer", "Adam", "smooth activation, or BatchNorm", "each neuron"):
+    for words in ("initial weights of the first layer", "Adam", "Put BatchNorm between", "each neuron"):
         assert words in titles
+    assert "smooth activation" not in titles
+    assert any("A smooth activation" in each.text and "no remedy" in each.text for each in found)
     assert "find_seed" in found[0].text
     assert "Keep these sizes" not in titles  # the head's sizes did not protect
     assert titles.count("to yourself") == 1
+
+
+def test_nothing_that_needs_zeros_is_advised_where_the_attack_did_without():
+    smooth = {name: UNMIXED[name] for name in ("rank", "fall", "singular_values")}
+    found = remedies_of(subject_of(replace(unmixed(verdict="approximate"), evidence=smooth), forecast=TOO_FEW))
+    words = " ".join(f"{each.title} {each.text}" for each in found)
+    assert "Adam" in words
+    for wrong in ("smooth activation", "BatchNorm", "neurons a sample"):
+        assert wrong not in words
+
+
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        ({"zero_shares": [0.4], "initial_weights": ["0.weight", "0.bias"]}, "were not used"),
+        ({"zero_shares": [0.4], "initial_weights": ["0.weight", "0.bias", "2.weight"]}, "do not tell"),
+        ({"initial_weights": ["0.weight", "0.bias", "2.weight"]}, "were known and needed"),
+    ],
+)
+def test_the_page_says_which_initial_weights_an_unmixing_read(evidence, words):
+    facts = {each.name: each.value for each in list_assumptions(replace(unmixed(), evidence=evidence))}
+    assert "first layer before training were known" in facts["First layer before training"]
+    assert words in facts["First layer before training"]
 
 
 def test_remedies_against_unmixing_are_for_models_that_it_got_samples_from():

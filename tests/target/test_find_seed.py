@@ -221,6 +221,15 @@ def test_seeds_that_numpy_does_not_take_are_refused(seeds):
         exhume.find_seed(mlp, built(mlp), seeds)
 
 
+def test_what_is_no_list_of_seeds_and_weights_that_are_no_numbers_are_refused():
+    with pytest.raises(InputError, match=r"seeds is 100; valid: the seeds to try, such as range\(100\)"):
+        exhume.find_seed(mlp, built(mlp), 100)
+    model = built(mlp)
+    model[0].weight.data[0, 0] = float("nan")
+    with pytest.raises(InputError, match=r"numbers in trained 0.weight are NaN or infinite"):
+        exhume.find_seed(mlp, model, SEEDS)
+
+
 def test_a_seed_under_which_the_factory_fails_is_left_out():
     def brittle():
         if torch.initial_seed() == SEED - 1:

@@ -1,5 +1,7 @@
 """Targets from modules: the knowledge about the initial head determines the displacement."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -151,6 +153,26 @@ def test_transposed_or_broken_initial_heads_are_refused_and_arrays_taken(module)
     assert torch.equal(make(module, initial_head=np.zeros((3, 64))).displacement, module[1].weight.detach())
     with pytest.raises(InputError, match="needs a torch.nn.Module, not a function"):
         make(lambda x: x)
+
+
+def test_an_untrained_module_stands_for_its_state_dict_and_other_things_are_named(module):
+    before = copy.deepcopy(module)
+    module[1].weight.data.add_(1)
+    assert make(module, initial_head=before).fingerprint == make(module, initial_head=before.state_dict()).fingerprint
+    assert set(Target.network(module, initial=before, input_shape=SHAPE).model.initial) == set(before.state_dict())
+    for wrong in (object(), lambda: before, "zeros"):
+        with pytest.raises(InputError, match="initial head .*; valid: a tensor, 'zero' or 'unknown'"):
+            make(module, initial_head=wrong)
+
+
+@pytest.mark.parametrize("broken", ["0.0.weight", "1.weight"])
+@pytest.mark.parametrize("when", ["initial", "trained"])
+def test_nan_and_infinity_are_refused_by_the_name_of_the_tensor(module, broken, when):
+    states = {each: {name: w.clone() + 1 for name, w in module.state_dict().items()} for each in ("initial", "trained")}
+    states[when][broken].view(-1)[3] = float("inf" if when == "initial" else "nan")
+    module.load_state_dict(states["trained"])
+    with pytest.raises(InputError, match=f"1 of .* numbers in {when} {broken} are NaN or infinite"):
+        make(module, initial_head=states["initial"])
 
 
 def test_rounded_modules_have_a_fingerprint(module):

@@ -17,8 +17,10 @@ from exhume.attacks._search.unmixing.few_neurons import mixture_of
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, is_curved
 from exhume.attacks._search.unmixing.search import UnmixSearch
 from exhume.attacks._search.unmixing.smooth_columns import SmoothSearch
-from exhume.errors import InputError
-from exhume.target.dense_displacement import DenseDisplacement, dense_displacement
+from exhume.errors import InputError, TooFewEquations
+from exhume.target.dense_displacement import DenseDisplacement, dense_displacement, dense_first_layer
+from exhume.target.diagnosis import diagnose
+from exhume.target.diagnosis.optimiser_trace import ADAPTIVE
 from exhume.target.first_layer import first_layer
 from exhume.target.network_weights import NetworkWeights
 from exhume.target.target import Target
@@ -26,6 +28,9 @@ from exhume.target.target import Target
 # Neurons per sample below which the zeros of a column do not determine it: at most half of its entries are zero, and
 # there must be as many as samples.
 FEWEST_NEURONS = 3.0
+# The rank of the displacement over the number of samples from which on the optimiser is doubted. A copy of each sample,
+# such as its mirror image, doubles the rank.
+_MUCH_LARGER = 2
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,17 @@ class Unmix(Attack):
         model = target.known_model
         if model is None:
             raise InputError(_NO_NETWORK)
-        rows, columns = first_layer(model.module, target.input_shape).layer.weight.flatten(1).shape
+        rows, columns = dense_first_layer(model, target.input_shape).layer.weight.shape
         return EquationCount(rows * columns, num_samples * (rows + columns - 1))
+
+    def _check_equations(self, target: Target, count: int, allow_underdetermined: bool) -> None:
+        if target.known_model is not None and not allow_underdetermined:
+            first = dense_first_layer(target.known_model, target.input_shape)
+            total, (rows, columns) = count + target.knowledge.known_samples, first.layer.weight.shape
+            size = f"{columns} inputs and {rows} neurons, and unmix needs fewer samples than either"
+            if total >= min(rows, columns):
+                raise TooFewEquations(f"{total} samples fill the first layer {first.name!r} of {size}")
+        super()._check_equations(target, count, allow_underdetermined)
 
     @staticmethod
     def applies_to(target: Target) -> bool:
@@ -89,21 +103,32 @@ class Unmix(Attack):
         model = problem.target.known_model
         if model is None:
             raise InputError(_NO_NETWORK)
-        moved = dense_displacement(model, problem.target.input_shape, problem.num_samples)
+        told = problem.num_samples
+        if told is not None:
+            told += problem.target.knowledge.known_samples
+        moved = dense_displacement(model, problem.target.input_shape, told)
+        if told is not None and moved.spectrum.rank > _MUCH_LARGER * told:
+            _refuse_adaptive(problem.target, moved, f" for {told} samples")
         search: UnmixSearch | SmoothSearch
         if moved.relu:
             mixture = mixture_of(problem, moved)
             if mixture.num_neurons < FEWEST_NEURONS * mixture.rank:
+                _refuse_adaptive(problem.target, moved)
                 raise InputError(
                     f"{mixture.num_neurons} neurons are too few to separate {mixture.rank} samples by their zeros; it "
                     f"takes at least {FEWEST_NEURONS:g} a sample, and usually 6"
                 )
-            search = UnmixSearch(problem, mixture, estimation=Estimation(problem, mixture, moved))
+            estimation = Estimation(problem, mixture, moved)
+            others = mixture.readout is not None or estimation.possible
+            search = UnmixSearch(problem, mixture, estimation=estimation)
             proposal = finish_columns(problem, moved, mixture, session.run_stage(search))
         else:
+            others = True
             search = SmoothSearch(problem, _smooth_network(model, moved, problem.target.input_shape))
             proposal = finish_smooth(problem, search, session.run_stage(search))
-        told = problem.num_samples
+        own = {moved.first.parameter(each) for each in ("weight", "bias")}
+        read = [name for name in model.initial if others or name in own]
+        proposal = replace(proposal, evidence=proposal.evidence | {"initial_weights": read})
         if told is not None and told != search.count:
             note = f"Samples: {told} were to be looked for, but the first layer was moved by {search.count}."
             proposal = replace(proposal, notes=proposal.notes | {"told": note})
@@ -114,6 +139,16 @@ _NO_NETWORK = (
     "unmix reads the first layer of a network, and this target has none, or its initial weights are not known; give "
     "the state dict of the untrained network as initial_head"
 )
+
+
+def _refuse_adaptive(target: Target, moved: DenseDisplacement, samples: str = "") -> None:
+    """Declines weights that moved as Adam moves them: then the rank of D is not the number of samples."""
+    if any(each.kind == "optimiser" and each.value == ADAPTIVE for each in diagnose(target)):
+        raise InputError(
+            f"the displacement of the first layer {moved.first.name!r} has rank {moved.spectrum.rank}{samples}: not "
+            "trained by SGD from these weights, which moved as Adam, AdamW or RMSprop move them; replay attacks such "
+            "networks, if the recipe is known (--recipe)"
+        )
 
 
 def _smooth_network(model: NetworkWeights, moved: DenseDisplacement, input_shape: tuple[int, ...]) -> ReadNetwork:

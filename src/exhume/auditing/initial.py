@@ -17,7 +17,8 @@ from exhume.auditing.weight_files import DEFAULT_LIMIT, is_model_folder, read_we
 from exhume.errors import FileError, InputError
 from exhume.support.checkpoint import fingerprint
 from exhume.support.text import plural
-from exhume.target.displacement import Initial
+from exhume.support.validation import finite
+from exhume.target.displacement import Initial, state_of
 from exhume.target.initial_weights import InitialWeights, SeedProgress, find_seed
 from exhume.target.start_test import CHANCE, correlation, log_chance_of_pairing
 
@@ -87,14 +88,14 @@ def _pairs(
 ) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """The layers that both have, with the same shape and at least two sides."""
     return {
-        name: (each.detach().cpu().float(), state[name].float())
+        name: (finite(f"trained {name}", each.detach().cpu().float()), state[name].float())
         for name, each in trained.items()
         if each.ndim >= 2 and each.is_floating_point() and name in state and state[name].shape == each.shape
     }
 
 
 def initial_weights(
-    initial: Initial | str | Path,
+    initial: Initial | nn.Module | str | Path,
     module: nn.Module,
     settings: Settings,
     progress_of: SeedProgressOf | None = None,
@@ -110,7 +111,7 @@ def initial_weights(
         workplace: folder for the search's record, from which it continues.
     """
     if not isinstance(initial, str | Path):
-        return initial, ()
+        return state_of(initial), ()
     if isinstance(initial, str) and initial.startswith(SEEDS):
         found = _of_a_seed(initial, module, settings, progress_of, workplace)
     elif initial in ("zero", "unknown"):

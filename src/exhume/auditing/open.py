@@ -62,7 +62,7 @@ def open_settings(
 
 
 def open_model(
-    model: nn.Module | Target, data: Dataset | None, initial: Initial | str | Path, settings: Settings
+    model: nn.Module | Target, data: Dataset | None, initial: Initial | nn.Module | str | Path, settings: Settings
 ) -> Opened:
     """Opens a module or a target that is in memory already."""
     if isinstance(model, nn.Module):

@@ -23,6 +23,7 @@ from exhume.defences import Outcome, Release
 from exhume.errors import ExhumeError, InputError
 from exhume.estimators.open import is_estimator
 from exhume.law import Forecast
+from exhume.results.certificate import FAILED
 from exhume.results.reconstruction import Reconstruction
 from exhume.scoring.against_truth import Score, score_unless_diverged
 from exhume.scoring.premise import Premise, premise_at
@@ -41,7 +42,7 @@ _MARGIN, _LEAST_PASSES = 5, 2000.0
 def audit(
     model: nn.Module | Target | BaseEstimator | str | Path,
     *,
-    initial: Initial | str | Path = "unknown",
+    initial: Initial | nn.Module | str | Path = "unknown",
     truth: Any = None,
     labels: Any = None,
     held_out: Any = None,
@@ -57,9 +58,9 @@ def audit(
     Args:
         model: a trained module; a target; a fitted scikit-learn estimator or pipeline, whose `truth` is what was passed
             to `fit`, in its own units; or files: "mymodel.py:build" with `weights=...`, a run folder, a skops file.
-        initial: weights before training: a state dict (such as `exhume.find_seed(...).initial`), the head's weights, a
-            file, a folder of checkpoints from one of which the model was fine-tuned, "zero" or "unknown"; for
-            "mymodel.py:build" with weights also "seed:0-99999", seeds of which one was used.
+        initial: weights before training: the untrained module, a state dict (such as `exhume.find_seed(...).initial`),
+            the head's weights, a file, a folder of checkpoints from one of which the model was fine-tuned, "zero" or
+            "unknown"; for "mymodel.py:build" with weights also "seed:0-99999", seeds of which one was used.
         truth: the training inputs (n, ...), a data set of `exhume.data`, or a file; for the score alone.
         labels: their labels.
         held_out, held_out_labels: data of the same kind that were not trained on.
@@ -192,15 +193,20 @@ def _check(settings: Settings, target: Target, data: Dataset) -> None:
 
 def _forecast(target: Target, result: Reconstruction | None) -> Forecast | None:
     """The forecast of the law for the number of samples that is known or was found."""
-    known = target.knowledge
-    found = None if result is None else len(result.samples) + known.known_samples
-    count = known.count or found
+    found = _num_found(result)
+    count = target.knowledge.count or (found + target.knowledge.known_samples if found else None)
     return None if count is None else target.forecast(count)
+
+
+def _num_found(result: Reconstruction | None) -> int:
+    """How many samples a result has; none where unmixing failed: no samples explain that rank, which may be Adam's."""
+    failed = result is not None and result.method == attacks.Unmix.name and result.certificate.verdict == FAILED
+    return 0 if result is None or failed else len(result.samples)
 
 
 def _count(target: Target, data: Dataset, result: Reconstruction | None) -> Count | None:
     """The count over all published layers, for the number of samples of the truth, that is known, or was found."""
-    count = data.num_samples or target.knowledge.count or (0 if result is None else len(result.samples))
+    count = data.num_samples or target.knowledge.count or _num_found(result)
     return count_published(target, count, confirmed=bool(data.num_samples)) if count else None
 
 

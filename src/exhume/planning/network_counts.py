@@ -19,12 +19,14 @@ from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.attacks.unmix import FEWEST_NEURONS
 from exhume.equation.feature_span import is_read, patches_of
 from exhume.errors import InputError
-from exhume.features.find_head import find_head, run
-from exhume.features.module import probe_inputs
+from exhume.features.find_head import Head, find_head, run
+from exhume.features.load import fastest
+from exhume.features.module import ModuleFeatureMap, probe_inputs
 from exhume.law import Forecast, forecast
-from exhume.support.text import plural
 from exhume.support.validation import whole_number
-from exhume.target.first_layer import first_layer, is_followed_by_relu
+from exhume.target.first_layer import first_layer, is_followed_by_curve, is_followed_by_relu
+from exhume.target.knowledge import Knowledge
+from exhume.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class NetworkForecast:
         layers: those whose displacement is a sum of errors times patches.
         head: the law's forecast for the last layer alone.
         unmix: why the first layer cannot be unmixed; empty if nothing speaks against it.
-        unmix_passes: feature passes that `unmix` makes at most.
+        unmix_exact: whether a ReLU follows it, whose zeros can make the result exact; else it is approximate.
+        unmix_passes: feature passes that `unmix` makes at most; None without a ReLU.
 
     Examples:
         >>> from torch import nn
@@ -84,7 +87,8 @@ class NetworkForecast:
     layers: tuple[LayerCount, ...]
     head: Forecast
     unmix: str
-    unmix_passes: int
+    unmix_exact: bool
+    unmix_passes: int | None
 
     @property
     def unknowns(self) -> int:
@@ -107,6 +111,7 @@ class NetworkForecast:
     def to_json(self) -> dict[str, Any]:
         """All counts as plain JSON values."""
         layers = [{**asdict(layer), "largest_samples": layer.largest_samples} for layer in self.layers]
+        unmix = {"possible": not self.unmix, "exact": self.unmix_exact, "reason": self.unmix}
         return {
             "sentence": self.sentence,
             "num_samples": self.num_samples,
@@ -114,14 +119,14 @@ class NetworkForecast:
             "num_parameters": self.num_parameters,
             "unknowns": self.unknowns,
             "head": self.head.to_json(),
-            "unmix": {"possible": not self.unmix, "reason": self.unmix, "most_passes": self.unmix_passes},
+            "unmix": {**unmix, "most_passes": self.unmix_passes},
             "spans": [layer.name for layer in self.spans],
             "layers": layers,
         }
 
 
 def forecast_network(
-    module: nn.Module, input_shape: tuple[int, ...], num_samples: int, activation: str = "relu"
+    module: nn.Module, input_shape: tuple[int, ...], num_samples: int, activation: str | None = None
 ) -> NetworkForecast:
     """Counts the equations of all layers of a network.
 
@@ -129,7 +134,8 @@ def forecast_network(
         module: in any mode; it is not changed, and its weights do not matter.
         input_shape: shape of one input.
         num_samples: n.
-        activation: of the features that the head reads, for the law's forecast.
+        activation: of the features that the head reads, for the law's forecast; by default their zeros at random
+            inputs show what it needs.
     """
     whole_number("num_samples", num_samples)
     training = module.training
@@ -137,20 +143,36 @@ def forecast_network(
     try:
         probes = probe_inputs(module, input_shape, 2)
         head = find_head(module, None, probes)
-        layers, reason = _layers(module, probes), _why_not_unmixed(module, input_shape, num_samples)
+        layers, (reason, exact) = _layers(module, probes), _why_not_unmixed(module, input_shape, num_samples)
+        of_head = _head_forecast(module, head, input_shape, num_samples, activation)
     finally:
         module.train(training)
-    dim, tuning = math.prod(input_shape), UnmixTuning()
-    in_head = head.num_features * head.num_outputs
+    tuning = UnmixTuning()
     return NetworkForecast(
         num_samples=num_samples,
-        input_dim=dim,
+        input_dim=math.prod(input_shape),
         num_parameters=sum(weight.numel() for weight in module.parameters() if weight.requires_grad),
         layers=layers,
-        head=forecast(in_head, dim, num_samples, num_outputs=head.num_outputs, activation=activation),
+        head=of_head,
         unmix=reason,
-        unmix_passes=tuning.starts + tuning.starts_per_sample * num_samples,
+        unmix_exact=exact,
+        unmix_passes=tuning.starts + tuning.starts_per_sample * num_samples if exact else None,
     )
+
+
+def _head_forecast(
+    module: nn.Module, head: Head, input_shape: tuple[int, ...], num_samples: int, activation: str | None
+) -> Forecast:
+    """The law's forecast for the head, as of a target with known initial weights, its bias included."""
+    features = ModuleFeatureMap(module, head.name, input_shape)
+    if head.has_bias and (not features.symmetry.homogeneous or num_samples <= head.num_outputs):
+        features = features.with_bias()
+    displacement = torch.ones((head.num_outputs, features.num_features))
+    target = Target(fastest(features), displacement, Knowledge(num_samples=num_samples), input_shape)
+    if activation is None:
+        return target.forecast()
+    dim = features.input_dim
+    return forecast(target.num_parameters, dim, num_samples, num_outputs=head.num_outputs, activation=activation)
 
 
 def _layers(module: nn.Module, probes: torch.Tensor) -> tuple[LayerCount, ...]:
@@ -182,19 +204,20 @@ def _layers(module: nn.Module, probes: torch.Tensor) -> tuple[LayerCount, ...]:
     return tuple(counted)
 
 
-def _why_not_unmixed(module: nn.Module, input_shape: tuple[int, ...], num_samples: int) -> str:
-    """What speaks against unmixing the first layer; empty if nothing does."""
+def _why_not_unmixed(module: nn.Module, input_shape: tuple[int, ...], num_samples: int) -> tuple[str, bool]:
+    """What speaks against unmixing the first layer, empty if nothing does; and whether a ReLU follows it."""
     try:
         first = first_layer(module, input_shape)
     except InputError as error:
-        return str(error)
+        return str(error), False
     if not isinstance(first.layer, nn.Linear):
-        return f"the first layer {first.name!r} is a convolution"
+        return f"the first layer {first.name!r} is a convolution", False
     neurons, inputs = first.layer.weight.shape
-    if not is_followed_by_relu(module, first.layer, input_shape):
-        return f"no ReLU follows the first layer {first.name!r}; other activations are attacked without zeros"
-    if num_samples > inputs:
-        return f"{num_samples} samples fill the {plural(inputs, 'input')} of the first layer"
-    if neurons < FEWEST_NEURONS * num_samples:
-        return f"{neurons} neurons are fewer than {FEWEST_NEURONS:g} for each of {num_samples} samples"
-    return ""
+    relu = is_followed_by_relu(module, first.layer, input_shape)
+    if not relu and not is_followed_by_curve(module, first.layer, input_shape):
+        return f"neither a ReLU nor a smooth activation follows the first layer {first.name!r}", False
+    if num_samples >= min(inputs, neurons):
+        return f"{num_samples} samples fill the first layer of {inputs} inputs and {neurons} neurons", relu
+    if relu and neurons < FEWEST_NEURONS * num_samples:
+        return f"{neurons} neurons are fewer than {FEWEST_NEURONS:g} for each of {num_samples} samples", relu
+    return "", relu

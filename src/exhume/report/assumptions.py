@@ -20,9 +20,11 @@ _INITIAL_HEAD = {
     "unknown": "The weights of the head before training were not known; the trained ones stand for their change.",
 }
 _FIRST_LAYER = (
-    "The weights of the first layer before training were known, from a checkpoint or from the seed that makes them. "
-    "Those of other layers before training were not used."
+    "The weights of the first layer before training were known, from a checkpoint or from the seed that makes them."
 )
+_NOT_USED = "Those of other layers before training were not used."
+_FOR_ESTIMATES = "Those of other layers were known, and are read where the zeros do not tell the samples apart."
+_FOR_COLUMNS = "Those of other layers were known and needed: what a sample sent back is computed from all of them."
 _ALPHABETS = {
     "signs": "Labels were known to be -1 or +1, and to be fitted exactly.",
     "one-hot": "Labels were known to be one-hot classes, and to be fitted exactly.",
@@ -47,7 +49,7 @@ def list_assumptions(result: Reconstruction) -> tuple[Fact, ...]:
         Fact("Model", "The architecture and the trained weights were known: whoever has the model file has these."),
     ]
     if result.method == Unmix.name:
-        facts.append(Fact("First layer before training", _FIRST_LAYER))
+        facts.append(Fact("First layer before training", f"{_FIRST_LAYER} {_other_layers(result)}"))
     else:
         facts.append(Fact("Head before training", _INITIAL_HEAD[known.initial_head]))
         if known.initial_body == "known":
@@ -77,6 +79,14 @@ def model_card(subject: Subject, verdict: Verdict, provenance: tuple[Fact, ...])
         version=named.get("exhume"),
         date=named.get("date"),
     )
+
+
+def _other_layers(result: Reconstruction) -> str:
+    """What unmixing read of the layers above the first one, which has a weight and at most one bias."""
+    if "zero_shares" not in result.evidence:
+        return _FOR_COLUMNS
+    read = {name.rpartition(".")[0] for name in result.evidence.get("initial_weights", ())}
+    return _FOR_ESTIMATES if len(read) > 1 else _NOT_USED
 
 
 def _of_data(known: Knowledge, result: Reconstruction) -> list[Fact]:

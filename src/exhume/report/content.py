@@ -175,6 +175,7 @@ class Report:
         diagnosis: what the weights show of the training.
         assumptions: what the attacker was assumed to know.
         convergence: charts of the attack's progress.
+        layers: that the attack read, with their equations.
         defence_charts, defence_tables: of altered copies of the model.
         charts, tables: of comparisons and sweeps.
         remedies: what would reduce the risk.
@@ -197,6 +198,7 @@ class Report:
     diagnosis: tuple[Fact, ...] = ()
     assumptions: tuple[Fact, ...] = ()
     convergence: tuple[Chart, ...] = ()
+    layers: tuple[Table, ...] = ()
     defence_charts: tuple[Chart, ...] = ()
     defence_tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()

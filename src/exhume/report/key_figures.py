@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exhume.attacks import Layers
 from exhume.report.chart_style import number
 from exhume.report.content import Fact, Table
 from exhume.report.subject import Subject
@@ -56,6 +57,17 @@ def premise_table(subject: Subject) -> tuple[Table, ...]:
     if result is not None:
         caption += f" The rows that the attack returned leave {result.certificate.residual:.2g} of its own equation."
     return (Table.of("Share of the displacement that is left unexplained", rows, caption=caption, name="premise"),)
+
+
+def layers_table(result: Reconstruction | None) -> tuple[Table, ...]:
+    """The weights that `layers` read, by name, with the equations that each gives; none of another attack."""
+    if result is None or result.method != Layers.name:
+        return ()
+    names = result.evidence.get("parameters") or result.evidence.get("layers", [])
+    counts = result.evidence.get("equations") or [None] * len(names)
+    rows = [{"Weights": name, "Equations": count} for name, count in zip(names, counts, strict=True)]
+    caption = "The displacement of these weights was read: each number of it is one equation, as far as it is counted."
+    return (Table.of("Weights whose displacement was read", rows, caption=caption, name="layers"),) if rows else ()
 
 
 def _score_facts(subject: Subject, score: Score) -> list[Fact]:

@@ -14,7 +14,7 @@ from exhume.defences import Outcome
 from exhume.report.assumptions import diagnosis_facts, list_assumptions, model_card
 from exhume.report.charts import convergence_chart, defences_chart, error_bars_chart
 from exhume.report.content import Chart, Fact, Report, Table
-from exhume.report.key_figures import key_figures, premise_table
+from exhume.report.key_figures import key_figures, layers_table, premise_table
 from exhume.report.model_charts.law import law_chart
 from exhume.report.model_charts.unmix import unmix_charts
 from exhume.report.of_estimator import of_estimator
@@ -65,7 +65,7 @@ def of_subject(subject: Subject) -> Report:
         origin += (Fact("Attack", f"{result.method}, seed {result.seed}"),)
         origin += (Fact("Fingerprint of the target", result.target),)
         convergence = evidence_charts(subject)
-        if not unmix_charts(result):  # which show more than a residual after the end
+        if "zero_shares" not in result.evidence:  # whose charts show more than a residual after the end
             convergence = (convergence_chart({result.method: result}), *convergence)
     chart = defences_chart(subject.defences)
     shows_something = result is not None or subject.judgement.outcome is AuditOutcome.NOT_RECOVERABLE
@@ -82,6 +82,7 @@ def of_subject(subject: Subject) -> Report:
         diagnosis=diagnosis_facts(subject.diagnosis),
         assumptions=list_assumptions(result) if result is not None else (),
         convergence=convergence,
+        layers=layers_table(result),
         defence_charts=() if chart is None else (chart,),
         defence_tables=(defence_table(subject.defences),) if subject.defences else (),
         remedies=remedies_of(subject),

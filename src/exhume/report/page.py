@@ -95,7 +95,8 @@ def _sections(report: Report) -> list[Section]:
     has_records = bool(report.fields) and any(sample.record for sample in samples)
     records = (grids.of_records(report, f"table-{next(names)}"),) if has_records else ()
     each_sample = number([grids.of_samples(samples)] if samples else [])
-    premise, defences, results = (number(each) for each in (report.premise, report.defence_tables, report.tables))
+    premise, layers = number(report.premise), number(report.layers)
+    defences, results = number(report.defence_tables), number(report.tables)
     returned = "What the attack returned" if report.samples_folded else ""
     drawn = any(sample.picture is not None for sample in samples)
     sections = (
@@ -109,6 +110,7 @@ def _sections(report: Report) -> list[Section]:
         (report.diagnosis, Section("diagnosis", "What the weights show", facts, facts=report.diagnosis)),
         (report.assumptions, Section("assumptions", "What the attacker knew", facts, facts=report.assumptions)),
         (report.convergence, Section("convergence", "Convergence", figures, charts=report.convergence)),
+        (layers, Section("layers", "What the attack read", figures, tables=layers)),
         (
             report.defence_charts or defences,
             Section("defences", "Defences, measured", figures, report.defence_charts, defences),

@@ -108,11 +108,12 @@ def _from_the_law(subject: Subject, measured: set[str]) -> Iterable[Remedy]:
 
 
 def _against_unmixing(subject: Subject) -> Iterable[Remedy]:
-    """What takes away a premise of an unmixing attack that got samples: the start, one step size, zeros, neurons."""
+    """What takes away a premise of an unmixing attack that got samples: start, one step size, zeros if it used them."""
     result, found = subject.result, subject.findings
     if result is None or result.method != Unmix.name or not (found.certified or found.recovered):
         return
-    for name in ("keep-first-layer", "adaptive-optimiser", "smooth-activation", "more-samples-per-neuron"):
+    by_zeros = ("batch-norm", "more-samples-per-neuron") if "zero_shares" in result.evidence else ()
+    for name in ("keep-first-layer", "adaptive-optimiser", *by_zeros):
         yield _worded(name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, SupportsIndex, cast
 
@@ -54,6 +54,12 @@ def finite(name: str, values: torch.Tensor) -> torch.Tensor:
     if wrong:
         raise InputError(f"{wrong} of {values.numel()} numbers in {name} are NaN or infinite; valid: finite numbers")
     return values
+
+
+def finite_state(whose: str, state: Mapping[str, torch.Tensor]) -> None:
+    """Refuses weights of which one is NaN or infinite, with the tensor's name."""
+    for name, values in state.items():
+        finite(f"{whose} {name}", values)
 
 
 def finite_rows(name: str, rows: torch.Tensor, width: int) -> torch.Tensor:

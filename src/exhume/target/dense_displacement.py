@@ -35,6 +35,10 @@ _SHARE_ROUNDS, _SAME_SHARE = 12, 1e-9
 # more, samples are lost. Measured 0.01 to 0.16, mostly 0.05, on the networks of `python -m benches estimators` with
 # seed 10, and an entry counts as zero up to six times this; 0.1 found fewer columns on five of eight of them.
 _BIAS_NOISE = 0.03
+_ON_A_FROZEN_BODY = (
+    "; of a dense block on a frozen body give the block alone, Target.last_layer(block, ...): features of the body "
+    "come back, not the inputs (docs/explanation/unmix.md, Dense layers on a frozen body)"
+)
 # Eigenvalues closer together than this many neighbours are the share of the initial weights.
 _NEIGHBOUR = 3
 
@@ -98,6 +102,20 @@ class DenseDisplacement:
         return moved
 
 
+def dense_first_layer(model: NetworkWeights, input_shape: tuple[int, ...]) -> FirstLayer:
+    """The first layer of a network, which must be dense and have moved, and of which the start must be known."""
+    first = first_layer(model.module, input_shape)
+    name, weight = first.parameter("weight"), first.layer.weight.detach()
+    before = model.initial.get(name)
+    if name not in model.trained if before is None else torch.equal(before.to(weight), weight):
+        raise InputError(f"the first layer {first.name!r} did not move in training{_ON_A_FROZEN_BODY}")
+    if not isinstance(first.layer, nn.Linear):
+        raise InputError(f"the first layer {first.name!r} is a convolution; a dense one is needed")
+    if before is None:
+        raise InputError(f"the weights of the first layer {name!r} before training are not known; they are needed")
+    return first
+
+
 def dense_displacement(
     model: NetworkWeights, input_shape: tuple[int, ...], num_samples: int | None = None
 ) -> DenseDisplacement:
@@ -108,13 +126,9 @@ def dense_displacement(
         input_shape: shape of one input.
         num_samples: the rank of D where its singular values do not show it.
     """
-    first = first_layer(model.module, input_shape)
-    name, weight = first.parameter("weight"), first.layer.weight.detach().double()
-    if not isinstance(first.layer, nn.Linear):
-        raise InputError(f"the first layer {first.name!r} is a convolution; a dense one is needed")
-    if name not in model.initial:
-        raise InputError(f"the weights of the first layer {name!r} before training are not known; they are needed")
-    before = model.initial[name].to(weight)
+    first = dense_first_layer(model, input_shape)
+    weight = first.layer.weight.detach().double()
+    before = model.initial[first.parameter("weight")].to(weight)
     bias, bias_before = first.layer.bias, model.initial.get(first.parameter("bias"))
     with_bias = bias is not None and bias_before is not None
     pair = (before, weight)

@@ -12,7 +12,7 @@ from torch import nn
 from exhume.errors import InputError
 from exhume.features.find_head import Head, find_head
 from exhume.features.module import probe_inputs
-from exhume.support.validation import finite
+from exhume.support.validation import finite, finite_state
 
 Initial = torch.Tensor | Mapping[str, torch.Tensor] | Literal["zero", "unknown"]
 InitialBias = torch.Tensor | Literal["zero", "unknown"]
@@ -79,13 +79,24 @@ def _from_state_dict(
     key = f"{own}weight"
     if key not in state:
         raise InputError(f"the initial state dict has no {key!r}; it has: {', '.join(sorted(state))}")
-    return state[key], state.get(f"{own}bias", initial_bias)
+    known = {name: torch.as_tensor(state[name]) for name in (key, f"{own}bias") if name in state}
+    finite_state("initial", known)
+    return known[key], known.get(f"{own}bias", initial_bias)
+
+
+def state_of(given: Initial | nn.Module) -> Initial:
+    """Initial weights as they are given; of an untrained module its state dict."""
+    return given.state_dict() if isinstance(given, nn.Module) else given
 
 
 def weights_before(what: str, trained: torch.Tensor, given: torch.Tensor | str) -> torch.Tensor:
     """The weights before training, in the shape of the trained ones; zeros if they are "zero" or "unknown"."""
     if not isinstance(given, str):
-        given = torch.as_tensor(given)
+        try:
+            given = torch.as_tensor(given)
+        except (TypeError, ValueError, RuntimeError) as error:
+            valid = "a tensor, 'zero' or 'unknown', a state dict, the untrained module"
+            raise InputError(f"{what} is a {type(given).__name__}; valid: {valid}") from error
         if given.squeeze().shape != trained.squeeze().shape:
             raise InputError(f"{what} of shape {tuple(given.shape)} does not fit a head of {tuple(trained.shape)}")
         return finite(what, given.detach()).reshape(trained.shape).to(trained)

@@ -70,6 +70,24 @@ def first_layer(module: nn.Module, input_shape: tuple[int, ...]) -> FirstLayer:
 
 def is_followed_by_relu(module: nn.Module, layer: nn.Module, input_shape: tuple[int, ...]) -> bool:
     """Whether inactive neurons of a layer, and only they, pass nothing on: no derivative of the outputs by them."""
+    values, sent_back = _sent_back(module, layer, input_shape)
+    inactive, sends = values < 0, sent_back != 0
+    return not bool(sends[inactive].any()) and float(sends[~inactive].float().mean()) > _SENT_BACK
+
+
+def is_followed_by_curve(module: nn.Module, layer: nn.Module, input_shape: tuple[int, ...]) -> bool:
+    """Whether what is sent back to a layer changes with its values other than in jumps, as behind GELU or tanh."""
+    values, sent_back = _sent_back(module, layer, input_shape, again=True)
+    if not sent_back.requires_grad:
+        return False
+    (bend,) = torch.autograd.grad(sent_back.square().sum(), values, allow_unused=True)
+    return bend is not None and float((bend != 0).float().mean()) > _SENT_BACK
+
+
+def _sent_back(
+    module: nn.Module, layer: nn.Module, input_shape: tuple[int, ...], *, again: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A layer's values at random inputs, and the derivative of the outputs by them; `again` if it is derived again."""
     kept: list[torch.Tensor] = []
 
     def keep(_layer: nn.Module, _args: object, output: torch.Tensor) -> torch.Tensor:
@@ -81,8 +99,7 @@ def is_followed_by_relu(module: nn.Module, layer: nn.Module, input_shape: tuple[
         with torch.enable_grad():
             outputs = module(probe_inputs(module, input_shape, _PROBES))
             weights = torch.linspace(1, 2, outputs.numel()).to(outputs).reshape(outputs.shape)
-            (sent_back,) = torch.autograd.grad((outputs * weights).sum(), kept[0])
+            (sent_back,) = torch.autograd.grad((outputs * weights).sum(), kept[0], create_graph=again)
     finally:
         handle.remove()
-    inactive, sends = kept[0] < 0, sent_back != 0
-    return not bool(sends[inactive].any()) and float(sends[~inactive].float().mean()) > _SENT_BACK
+    return kept[0], sent_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -184,6 +184,8 @@ class _Record:
 
 
 def _checked(seeds: Sequence[int]) -> Sequence[int]:
+    if not isinstance(seeds, Iterable):
+        raise InputError(f"seeds is {seeds!r}; valid: the seeds to try, such as range(100)")
     seeds = seeds if isinstance(seeds, range) else [int(each) for each in seeds]
     if not seeds or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
         raise InputError(f"seeds must be whole numbers from 0 to {LARGEST_SEED}, at least one")

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from exhume.errors import InputError
+from exhume.support.validation import finite
 from exhume.target.displacement import Initial, InitialBias, weights_before
 
 
@@ -76,7 +77,8 @@ def initial_weights(
     """The weights before training that are known, by name: all that a state dict holds, else the head's."""
     weights = dict(module.named_parameters())
     if isinstance(initial, Mapping):
-        return {name: initial[name].detach() for name in weights if name in initial}
+        named = [name for name in weights if name in initial]
+        return {name: finite(f"initial {name}", torch.as_tensor(initial[name]).detach()) for name in named}
     own = f"{head}." if head else ""
     known = {}
     for name, given in ((f"{own}weight", initial), (f"{own}bias", initial_bias)):

@@ -24,6 +24,7 @@ from torch import nn
 from exhume.errors import InputError, brief
 from exhume.support.checkpoint import fingerprint
 from exhume.support.randomness import seed_for
+from exhume.support.validation import finite_state
 from exhume.target.random_draws import SMALLEST, Replay
 from exhume.target.start_test import CHANCE, StartTest
 
@@ -61,6 +62,7 @@ class Search:
         rows = _informative(models, _layers(self.built(seeds[0])))
         self._layers = tuple(rows)
         self._example = [each[0] for each in rows.values()]
+        finite_state("trained", {name: self._trained[name] for name in rows})
         self._test = StartTest.of([self._trained[name] for name in rows], list(rows.values()))
         with redirect_stdout(io.StringIO()):
             self._replay = Replay.of(self._run, seeds, rows)

@@ -22,8 +22,8 @@ from exhume.features.prepare import prepare
 from exhume.features.sharded import sharded
 from exhume.law import Forecast
 from exhume.support.distributed import Processes
-from exhume.support.validation import finite
-from exhume.target.displacement import Initial, InitialBias, move_of
+from exhume.support.validation import finite, finite_state
+from exhume.target.displacement import Initial, InitialBias, move_of, state_of
 from exhume.target.knowledge import Knowledge
 from exhume.target.network_weights import NetworkWeights, initial_weights, trained_names
 from exhume.target.target_files import SavedNetwork, SavedTarget, read_target, write_target
@@ -113,7 +113,7 @@ class Target:
         module: nn.Module,
         head: str | None = None,
         *,
-        initial_head: Initial = "unknown",
+        initial_head: Initial | nn.Module = "unknown",
         initial_bias: InitialBias = "unknown",
         input_shape: tuple[int, ...],
         knowledge: Knowledge | None = None,
@@ -125,8 +125,8 @@ class Target:
             module: trained, in eval mode.
             head: name of a linear layer or 1 x 1 convolution; by default the last that a forward pass runs through.
             initial_head: its weights before training; "zero"; or "unknown", in which case the trained weights are
-                taken for the displacement (what remains of the initial ones in them is noise). A whole state dict of
-                the untrained module is accepted too, and gives the bias as well.
+                taken for the displacement (what remains of the initial ones in them is noise). The untrained
+                module or its whole state dict is accepted too, and gives the bias as well.
             initial_bias: likewise for its bias, if it has one. A known displacement of the bias is one more equation
                 for every output; an unknown one is left out. If the features are homogeneous, these equations fix the
                 samples' norms and nothing else, and are left out too unless there are as many as samples.
@@ -140,7 +140,8 @@ class Target:
         if not sides or any(not isinstance(side, int) or side < 1 for side in sides):
             raise InputError(f"input_shape {input_shape!r}; valid: a tuple of whole numbers above 0, as (3, 32, 32)")
         refuse_training_mode(module)
-        module = prepare(module, tuple(input_shape))
+        module, initial_head = prepare(module, tuple(input_shape)), state_of(initial_head)
+        finite_state("trained", dict(module.named_parameters()))
         move = move_of(module, head, tuple(input_shape), initial_head, initial_bias)
         before = initial_weights(module, move.head.name, initial_head, initial_bias)
         model = NetworkWeights(module, move.head.name, trained_names(module), before)
@@ -170,7 +171,7 @@ class Target:
         cls,
         module: nn.Module,
         *,
-        initial: Mapping[str, torch.Tensor],
+        initial: Mapping[str, torch.Tensor] | nn.Module,
         input_shape: tuple[int, ...],
         knowledge: Knowledge | None = None,
         memory_budget: int | str = "4GB",
@@ -180,13 +181,15 @@ class Target:
         Args:
             module: trained, in eval mode. Its last linear layer or 1 x 1 convolution is the head, however few features
                 it has.
-            initial: the state dict before training; it must hold every parameter that was trained.
+            initial: the state dict before training, or the untrained module; it must hold every parameter that was
+                trained.
             input_shape: shape of one input.
             knowledge: what else the attacker is assumed to know.
             memory_budget: for activations.
         """
+        initial = state_of(initial)  # type: ignore[assignment]
         if not isinstance(initial, Mapping):
-            raise InputError(f"initial is a {type(initial).__name__}; valid: the state dict of the untrained module")
+            raise InputError(f"initial is a {type(initial).__name__}; valid: the untrained module or its state dict")
         trained = trained_names(module) if isinstance(module, nn.Module) else ()
         missing = [name for name in trained if name not in initial]
         if missing:

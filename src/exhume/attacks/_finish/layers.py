@@ -29,7 +29,11 @@ def finish_layers(
     labels = outputs.sign()[:, 0] if outputs.shape[1] == 1 else outputs.argmax(1).to(found.rows)
     shown, exchanges = _bars(search, found, equation, point, counted, limits, miss), _exchanges(equation, point, labels)
     bars = [max(bar, tuning.exchanged * exchange) for bar, exchange in zip(shown, exchanges, strict=True)]
-    read = ", ".join(equation.nodes.names)
+    names = equation.nodes.names
+    path = "the straight line from initial to trained weights: no start was finished, and no training was simulated"
+    if len(found.found):
+        path = "a path of training that was simulated with the samples; its end misses the trained weights by "
+        path += f"{miss:.2g} of their displacement"
     return Proposal(
         samples=found.rows,
         stop=found.stop,
@@ -39,14 +43,14 @@ def finish_layers(
         coefficients=equation.total_coefficients(point),
         certificate=_certificate(found.stop, equation, point, bars, counted),
         evidence={
-            "parameters": list(equation.nodes.names),
-            "miss": miss,
+            "parameters": list(names),
+            "equations": [search.network.after[name].numel() for name in names],
+            "miss": miss if len(found.found) else None,
             "starts": found.starts,
             "confirmed": int(confirmed.sum()),
         },
         notes={
-            "equation": f"Equation: {equation.num_equations} numbers of {read}, on a path of training that was "
-            f"simulated with the samples; its end misses the trained weights by {miss:.2g} of their displacement.",
+            "equation": f"Equation: {equation.num_equations} numbers of {', '.join(names)}, on {path}.",
             "starts": f"Starts: {found.starts}; {int(confirmed.sum())} of {len(found.rows)} samples were found by at "
             "least two of them, from different noise. Only these have an error bar.",
         },

@@ -59,7 +59,8 @@ def law(
     samples: Annotated[str | None, typer.Option(help="Training samples, n.")] = None,
     outputs: Annotated[int, typer.Option(help="Outputs of the layer, k.")] = 1,
     activation: Annotated[
-        str, typer.Option(help="Activation: whether norms are unknowns, and how many features a sample uses.")
+        str,
+        typer.Option(help="Activation: whether norms are unknowns, how many features a sample uses; --model shows it."),
     ] = "relu",
     known_samples: Annotated[str, typer.Option(help="How many of the samples the attacker knows already.")] = "0",
     subspace_dim: Annotated[
@@ -98,7 +99,9 @@ def law(
             raise InputError("--model needs --input-shape, for instance 3,32,32, and --samples")
         from exhume.cli.law.network import show_network  # imports torch
 
-        show_network(model, input_shape, parse_whole(samples, "--samples", least=1), activation, json)
+        source = context.get_parameter_source("activation")
+        stated = activation if source is not None and source.name == "COMMANDLINE" else None
+        show_network(model, input_shape, parse_whole(samples, "--samples", least=1), stated, json)
         return
     p, d, n = _sizes({"--parameters": parameters, "--dim": dim, "--samples": samples})
     if cost:

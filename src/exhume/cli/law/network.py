@@ -5,18 +5,19 @@ from __future__ import annotations
 from exhume.auditing.model_files import build_model, check_forward
 from exhume.cli.options import parse_whole
 from exhume.cli.render import show
+from exhume.law import PER_SAMPLE
 from exhume.planning import NetworkForecast, forecast_network
 from exhume.support.text import table
 
 
-def show_network(reference: str, input_shape: str, num_samples: int, activation: str, as_json: bool) -> None:
+def show_network(reference: str, input_shape: str, num_samples: int, activation: str | None, as_json: bool) -> None:
     """Prints the counts of one network.
 
     Args:
         reference: the factory, "mymodel.py:build".
         input_shape: of one input, "3,32,32".
         num_samples: n.
-        activation: of the features that the head reads.
+        activation: of the features that the head reads; None to tell it from them.
         as_json: whether to print JSON.
     """
     shape = tuple(parse_whole(side.strip(), "--input-shape", least=1) for side in input_shape.split(","))
@@ -29,8 +30,13 @@ def show_network(reference: str, input_shape: str, num_samples: int, activation:
 def _describe(counted: NetworkForecast) -> str:
     """The sentence, what each attack could read, and a table of the layers."""
     spans = ", ".join(layer.name for layer in counted.spans) or "none: the samples fill every layer"
-    unmix = f"no: {counted.unmix}" if counted.unmix else f"possible; at most {counted.unmix_passes:,} passes"
-    head = f"{counted.head.equations:,} equations, {counted.head.unknowns:,} unknowns: {counted.head.verdict}"
+    unmix = f"no: {counted.unmix}" if counted.unmix else f"possible; at most {counted.unmix_passes or 0:,} passes"
+    if not counted.unmix and not counted.unmix_exact:
+        unmix = "possible, approximately: the activation is smooth and leaves no exact zeros"
+    law, each = counted.head, ""
+    if law.binding == PER_SAMPLE:
+        each = f"; of each sample {law.equations_per_sample:,} and {law.unknowns_per_sample:,}, which binds"
+    head = f"{law.equations:,} equations, {law.unknowns:,} unknowns{each}: {law.verdict}"
     columns = ("layer", "kind", "inputs", "outputs", "positions", "weights", "most samples")
     rows = [
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+from exhume.attacks import Unmix
 from exhume.report.chart_style import COLOURS, chart, legend_below, number, powers, sheet
 from exhume.report.content import Chart
 from exhume.results.reconstruction import Reconstruction
@@ -14,11 +15,11 @@ _SMALLEST = 1e-9
 
 
 def unmix_charts(result: Reconstruction) -> tuple[Chart, ...]:
-    """The charts of an unmixing attack, the zeros only if a column was found; none of another attack."""
-    if "zero_shares" not in result.evidence:
+    """The charts of an unmixing attack, the zeros only if a column with zeros was found; none of another attack."""
+    if result.method != Unmix.name or not result.evidence.get("singular_values"):
         return ()
     values = singular_values_chart(result)
-    return (values, zeros_chart(result)) if result.evidence["zero_shares"] else (values,)
+    return (values, zeros_chart(result)) if result.evidence.get("zero_shares") else (values,)
 
 
 def singular_values_chart(result: Reconstruction) -> Chart:
@@ -39,7 +40,7 @@ def singular_values_chart(result: Reconstruction) -> Chart:
         legend_below(drawing, axis)
         if fall >= LEAST_FALL:
             meaning = f"Behind the first {rank:,} they fall by a factor of {number(fall)}: this is the rank"
-            meaning += ", and it gives the number of samples without being told."
+            meaning += ", and it is the number of samples, which need not be known."
         else:
             meaning = f"No fall among them shows the rank; {rank:,} is the number of samples that was given."
         return chart(
