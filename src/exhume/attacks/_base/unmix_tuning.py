@@ -51,15 +51,20 @@ class UnmixTuning:
             the same where samples are estimated; and how often it is a random one.
         starts, starts_per_sample, starts_per_column: at most; the last where samples are estimated.
         starts_of_others: at most where another attack only wants estimates to begin from.
-        last: missing columns from which they are looked for near the space that the known ones leave.
-        last_starts, last_steps: made there in a round, and steps of each.
-        last_penalty, beside: power of absolute values that is minimised there, and weight of what lies off the space.
-        refitted: steps at which inputs are fitted again.
+        known: share of columns that must be known before others are looked for near the space of the missing ones.
+        missing_starts: made there at a time.
+        missing_slack, nearness, missing_powers, small: ranges of a neuron's slack, of the power of ten that weighs what
+            lies off the space, of the powers of absolute values, and of the size below which entries may be zero, over
+            the mean; drawn for each start.
+        beside: weights of what lies off the space in two minimisations, over the energy.
+        shrinking, slow: steps of each of these, and of the last one.
+        refitted: share of starts whose inputs are fitted again in between.
         blind: starts from random inputs without a new column after which samples are estimated.
         sharpness: range of that of smooth functions in the place of ReLUs, drawn for each estimation.
         rounds, estimated: of an estimation, at most, and starts that it counts as, over `batch`.
         weightings: drawn for all estimates in a round.
-        votes: weightings that must lead to the same column, by the rounds since one was found; it ends after these.
+        votes: weightings that must lead to the same column, by the rounds since one was found. An estimation ends after
+            these rounds, or, if it led to any column, after `rounds_after`.
         little_evidence: as `evidence`, for columns that several weightings lead to.
         least_leverage: as `leverage`, for columns that agree with their inputs.
         few, pool, choices: missing columns from which all choices of so many candidates are tried, and how many.
@@ -102,25 +107,30 @@ class UnmixTuning:
     ratios: int = tuned(24, "neurons", **COLUMNS)
     refits: int = tuned(6, "rounds", **COLUMNS)
     stalled: int = tuned(600, "starts", **COLUMNS)
-    stalled_near: int = tuned(1200, "starts", **COLUMNS)
+    stalled_near: int = tuned(1000, "starts", **COLUMNS)
     reopened: int = tuned(5, "columns", **COLUMNS)
     dropped: float = tuned(0.3, "share", **COLUMNS)
     starts: int = tuned(3000, "starts", **COLUMNS)
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
     starts_per_column: int = tuned(600, "starts per column found", **COLUMNS)
     starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")
-    last: int = tuned(20, "columns", **COLUMNS, rare="more than 20 samples")
-    last_starts: int = tuned(24, "starts", **COLUMNS, rare="more than 20 samples")
-    last_steps: int = tuned(40, "steps", **COLUMNS, rare="more than 20 samples")
-    last_penalty: float = tuned(0.5, "power", **COLUMNS, rare="more than 20 samples")
-    beside: float = tuned(3.0, "x objective", **COLUMNS, rare="more than 20 samples")
-    refitted: tuple[int, ...] = (8, 16, 24)
+    known: float = tuned(0.15, "share", **COLUMNS, rare="more than 20 samples")
+    missing_starts: int = tuned(24, "starts", **COLUMNS, rare="more than 20 samples")
+    missing_slack: tuple[float, float] = (0.0, 1.0)
+    nearness: tuple[float, float] = (0.0, 1.3)
+    missing_powers: tuple[float, float] = (0.1, 0.5)
+    small: tuple[float, float] = (0.2, 0.5)
+    beside: tuple[float, float] = (3.0, 0.5)
+    shrinking: int = tuned(20, "steps", **COLUMNS, rare="more than 20 samples")
+    slow: int = tuned(60, "steps", **COLUMNS, rare="more than 20 samples")
+    refitted: float = tuned(0.7, "share", **COLUMNS, rare="more than 20 samples")
     blind: int = tuned(100, "starts", **COLUMNS)
     sharpness: tuple[float, float] = (2.0, 8.0)
     rounds: int = tuned(12, "rounds", **COLUMNS)
     estimated: int = tuned(10, "x batch", **COLUMNS)
     weightings: int = tuned(640, "weightings", **COLUMNS)
     votes: tuple[int, ...] = (5, 4, 3, 3)
+    rounds_after: int = tuned(2, "rounds", **COLUMNS)
     little_evidence: float = tuned(10.0, "nats", **COLUMNS)
     least_leverage: float = tuned(1e-5, "share", **COLUMNS)
     few: int = tuned(4, "columns", **COLUMNS)

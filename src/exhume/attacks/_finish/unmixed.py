@@ -16,9 +16,10 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.column_ambiguity import may_be_chance, spoiled_inputs
 from exhume.attacks._finish.norms_and_labels import norms_and_labels
-from exhume.attacks._search.unmixing.columns import fit_inputs, leverage_margin
+from exhume.attacks._search.unmixing.columns import leverage_margin
 from exhume.attacks._search.unmixing.estimates import Estimation
 from exhume.attacks._search.unmixing.few_neurons import mixture_of
+from exhume.attacks._search.unmixing.missing_columns import known_inputs
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, kullback_leibler
 from exhume.attacks._search.unmixing.search import UnmixSearch
 from exhume.errors import InputError
@@ -87,14 +88,9 @@ def finish_columns(problem: Problem, moved: DenseDisplacement, mixture: Mixture,
 def partial_inputs(mixture: Mixture, vectors: Tensor) -> Tensor:
     """Estimated inputs (n, n) where only m of n columns (m, n) are known; below them a basis of what is missing.
 
-    The input of a found column is orthogonal to S^-1 v for the vectors v of the other found columns. That leaves
-    n - m + 1 numbers of it open, which are fitted to the column's zeros. A single missing input is exact.
+    The inputs of found columns are fitted to their zeros. A single missing input is exact.
     """
-    zeros, fitted = mixture.zeros(vectors), []
-    for index in range(len(vectors)):
-        others = torch.cat([vectors[:index], vectors[index + 1 :]])
-        fitted.append(fit_inputs(mixture, zeros[index : index + 1], mixture.open_inputs(others))[0])
-    return torch.cat([*fitted, mixture.open_inputs(vectors).T])
+    return torch.cat([known_inputs(mixture, vectors), mixture.open_inputs(vectors).T])
 
 
 def unmixed_samples(

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, Weighting, mean_diagonal, weighted_gram
+from exhume.attacks._search.unmixing.mixture import (
+    Mixture,
+    NearSpace,
+    Tensor,
+    Weighting,
+    mean_diagonal,
+    weighted_gram,
+)
 
 # Added to the diagonal before a factorisation, over its mean: float32 for alternations, float64 for the rest.
 _RIDGE, _RIDGE_DOUBLE, _ONE_BIT_RIDGE, _READOUT_RIDGE = 1e-5, 1e-12, 1e-3, 1e-3
@@ -23,6 +30,8 @@ _STEEPNESS = 2.0
 # Newton steps for an input from a column's zeros; how much more zeros weigh than other entries, some of which were
 # inactive at both ends; width of the logistic loss at first and at last, in standard deviations of pre-activations.
 _NEWTON_STEPS, _ZERO_WEIGHT, _WIDTHS = 20, 3.0, (0.5, 0.05)
+# The same where many neurons were active in between; zeros are inactive after training rather than before.
+_ZERO_WEIGHTS_BETWEEN, _WIDTHS_BETWEEN = (2.0, 6.0), (0.5, 0.15)
 # Times that a vector is computed again from its zeros.
 _JUDGED = 3
 # A second eigenvalue below this share of the largest leaves the vector open.
@@ -54,21 +63,22 @@ class Candidates:
 
 def search_columns(mixture: Mixture, open_inputs: Tensor, starts: int, generator: torch.Generator) -> Candidates:
     """One batch of starts, from random inputs in the span of `open_inputs` (n, r)."""
-    weighting = _draw_weighting(mixture, starts, generator)
+    weighting = draw_weighting(mixture, starts, generator)
     low, high = mixture.tuning.levels
     level = low + (high - low) * torch.rand((starts, 1), generator=generator).to(mixture.basis)
     inputs = torch.randn((starts, open_inputs.shape[1]), generator=generator).to(open_inputs) @ open_inputs.T
     first = torch.randn((starts, mixture.rank), generator=generator).to(mixture.basis)
-    vectors, inputs = _alternate(mixture, open_inputs, (inputs, first), weighting, level)
+    vectors, inputs = alternate(mixture, open_inputs, (inputs, first), weighting, level)
     return _columns(mixture, inputs, vectors, weighting, generator)
 
 
 def columns_of_inputs(mixture: Mixture, inputs: Tensor, vectors: Tensor, generator: torch.Generator) -> Candidates:
     """Columns from the neurons that inputs (m, n) leave inactive; `vectors` (m, n) are where to begin."""
-    return _columns(mixture, inputs, vectors, _draw_weighting(mixture, len(inputs), generator), generator)
+    return _columns(mixture, inputs, vectors, draw_weighting(mixture, len(inputs), generator), generator)
 
 
-def _draw_weighting(mixture: Mixture, count: int, generator: torch.Generator) -> Weighting:
+def draw_weighting(mixture: Mixture, count: int, generator: torch.Generator) -> Weighting:
+    """Random weightings of neurons, with the outputs' weights if these are known."""
     weighting = Weighting.drawn(count, mixture.tuning, generator, mixture.basis)
     return weighting if mixture.readout is None else weighting.with_readout(mixture.tuning, generator)
 
@@ -81,7 +91,7 @@ def _columns(
     The first minimises the sum of powers of absolute values. The second draws few neurons, hardly more than determine a
     vector, and hopes that all of them are zeros (Fischler & Bolles 1981); it pays while there are few samples.
     """
-    weights = _uneven(mixture, inputs, weighting, generator)
+    weights = uneven(mixture, inputs, weighting, generator)
     best = settle(mixture, sharpen(mixture, inputs, vectors, weights, weighting))
     draws = mixture.tuning.draws if mixture.rank <= mixture.tuning.most_drawn else 0
     if draws:
@@ -91,20 +101,28 @@ def _columns(
         count = (mixture.rank - 1) * (1 + 0.5 * torch.rand((len(keys), 1), generator=generator).to(weights))
         drawn = settle(mixture, torch.linalg.eigh(mixture.gram((order < count).to(weights)))[1][:, :, 0])
         for part in range(draws):
-            best = _better(best, drawn.rows(part * len(weights), (part + 1) * len(weights)))
+            best = better_of(best, drawn.rows(part * len(weights), (part + 1) * len(weights)))
     return best
 
 
-def _uneven(mixture: Mixture, inputs: Tensor, weighting: Weighting, generator: torch.Generator) -> Tensor:
+def uneven(mixture: Mixture, inputs: Tensor, weighting: Weighting, generator: torch.Generator) -> Tensor:
     """Inactivity times a random factor for each neuron."""
     weights = mixture.inactivity(inputs, weighting)
     return weights * torch.rand(weights.shape, generator=generator).to(weights) ** weighting.unevenness
 
 
-def _alternate(
-    mixture: Mixture, open_inputs: Tensor, starts: tuple[Tensor, Tensor], weighting: Weighting, level: Tensor
+def alternate(
+    mixture: Mixture,
+    open_inputs: Tensor,
+    starts: tuple[Tensor, Tensor],
+    weighting: Weighting,
+    level: Tensor,
+    space: NearSpace | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Vectors (m, n) and inputs (m, n) after alternating, in float32: rounding is far below the steps."""
+    """Vectors (m, n) and inputs (m, n) after alternating, in float32: rounding is far below the steps.
+
+    With a space, vectors stay near it.
+    """
     inputs, vectors = starts
     basis, middle = mixture.basis.float(), mixture.middle
     normal = open_inputs.T @ (middle.T @ middle) @ open_inputs
@@ -117,6 +135,8 @@ def _alternate(
         iterations = _FIRST_ITERATIONS if step < _FIRST_STEPS else _ITERATIONS
         weights = weights if weighting.readout is None else weights + weighting.readout.float()
         energy = explained_energy(mixture, inputs, weights)
+        if space is not None:
+            energy = space.beside(energy, (weights * (vectors.float() @ basis.T).square()).sum(1))
         vectors = least_direction(energy, vectors.float(), iterations, _RIDGE)
         sizes = (vectors @ basis.T).abs()
         active = torch.tanh(_STEEPNESS * (sizes / sizes.mean(1, keepdim=True) - level.float()))
@@ -192,7 +212,7 @@ def settle(mixture: Mixture, vectors: Tensor) -> Candidates:
         sizes = mixture.columns(trimmed).abs()
         smallest = torch.zeros_like(sizes).scatter_(1, sizes.topk(count, dim=1, largest=False).indices, 1.0)
         trimmed = least_direction(mixture.gram(smallest), trimmed, _ITERATIONS, _RIDGE_DOUBLE)
-    return _better(_judge(mixture, vectors), _judge(mixture, trimmed))
+    return better_of(_judge(mixture, vectors), _judge(mixture, trimmed))
 
 
 def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
@@ -209,7 +229,7 @@ def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
     return Candidates(vectors, zeros, known, mixture.net_zeros(vectors))
 
 
-def _better(first: Candidates, second: Candidates) -> Candidates:
+def better_of(first: Candidates, second: Candidates) -> Candidates:
     """Of each pair the one that is alone, or has more zeros."""
     better = (second.alone > first.alone) | ((second.alone == first.alone) & (second.net_zeros > first.net_zeros))
     pick = better[:, None]
@@ -238,11 +258,14 @@ def leverage_margin(mixture: Mixture, vectors: Tensor, zeros: Tensor) -> Tensor:
     return torch.where((sizes[:, 1] > _NULL * sizes[:, -1]) & (left > hidden), left, 0.0)
 
 
-def fit_inputs(mixture: Mixture, zeros: Tensor, open_inputs: Tensor) -> tuple[Tensor, Tensor]:
+def fit_inputs(
+    mixture: Mixture, zeros: Tensor, open_inputs: Tensor, sizes: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Inputs (m, n) that are inactive at both ends on the zeros (m, h) and active at one end elsewhere.
 
-    Newton's method on a logistic loss. Also returns the share of zeros or of other entries that fits, whichever is
-    smaller: (m,).
+    Newton's method on a logistic loss. With the sizes (m, h) of a column's entries, over their mean, small ones count
+    less, as their neurons may have been active in between only; so do neurons active on zeros before training. Also
+    returns the share of zeros or of other entries that fits, whichever is smaller: (m,).
     """
     ends = mixture.before @ open_inputs, mixture.after @ open_inputs  # (h, r)
     middle = 0.5 * (ends[0] + ends[1])
@@ -250,17 +273,19 @@ def fit_inputs(mixture: Mixture, zeros: Tensor, open_inputs: Tensor) -> tuple[Te
     normal = middle.T @ middle
     normal = normal + _ONE_BIT_RIDGE * identity * normal.diagonal().mean()
     inputs = torch.linalg.solve(normal, middle.T @ torch.where(zeros, -1.0, 1.0).to(middle).T).T
-    first, last = _WIDTHS
+    others = torch.ones_like(inputs[:, :1]) if sizes is None else sizes.clamp_max(1.0).sqrt()
+    first, last = _WIDTHS if sizes is None else _WIDTHS_BETWEEN
+    zero_weights = (_ZERO_WEIGHT, _ZERO_WEIGHT) if sizes is None else _ZERO_WEIGHTS_BETWEEN
     for step in range(_NEWTON_STEPS):
         values = [inputs @ end.T for end in ends]
         width = values[0].std(1, keepdim=True) * first * (last / first) ** (step / _NEWTON_STEPS)
         scaled = [value / width for value in values]
         gradient, curvature = 0.0 * inputs, 0.0 * identity
-        for own, other, end in (*zip(scaled, reversed(scaled), ends, strict=True),):
-            larger = (own >= other).to(own)
-            slope = torch.where(zeros, _ZERO_WEIGHT * torch.sigmoid(own), -torch.sigmoid(-own) * larger)
+        for own, other, end, weight in (*zip(scaled, reversed(scaled), ends, zero_weights, strict=True),):
+            larger = (own >= other) * others
+            slope = torch.where(zeros, weight * torch.sigmoid(own), -torch.sigmoid(-own) * larger)
             bend = torch.sigmoid(own) * torch.sigmoid(-own)
-            weights = torch.where(zeros, _ZERO_WEIGHT * bend, bend * larger) + _ONE_BIT_RIDGE
+            weights = torch.where(zeros, weight * bend, bend * larger) + _ONE_BIT_RIDGE
             gradient, curvature = gradient + slope @ end, curvature + weighted_gram(end, weights)
         curvature = curvature + _ONE_BIT_RIDGE * mean_diagonal(curvature) * identity
         change = torch.linalg.solve(curvature, gradient) * width

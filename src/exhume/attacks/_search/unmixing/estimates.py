@@ -15,7 +15,7 @@ import torch
 
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._search.unmixing.columns import Candidates, columns_of_inputs, leverage_margin
-from exhume.attacks._search.unmixing.last_columns import known_inputs
+from exhume.attacks._search.unmixing.missing_columns import known_inputs
 from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, mean_diagonal
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, is_curved
 from exhume.attacks._search.unmixing.smooth_columns import SmoothSearch, SmoothState

@@ -98,12 +98,34 @@ class Weighting:
         exponent, penalty = low + (high - low) * uniform[0], (2 * uniform[4]).clamp_max(1.0)
         return Weighting(exponent, movement, slack, unevenness, penalty)
 
+    def rows(self, chosen: Tensor) -> Weighting:
+        """Those of some starts."""
+        parts = {name: part[chosen] for name, part in vars(self).items() if part is not None}
+        return replace(self, **parts)
+
     def with_readout(self, tuning: UnmixTuning, generator: torch.Generator) -> Weighting:
         """The same with a random weight of active neurons, of which half are 0."""
         low, high = (math.log(each) for each in tuning.readout)
         uniform = torch.rand(self.exponent.shape, generator=generator).to(self.exponent)
         drawn = torch.exp(low + (high - low) * (2 * uniform - 1))
         return replace(self, readout=torch.where(uniform < 0.5, 0.0, drawn))
+
+
+@dataclass(frozen=True)
+class NearSpace:
+    """A space near which vectors lie.
+
+    Attributes:
+        off: the projection (n, n) off it.
+        strength: of the penalty on what lies off it, over the energy of a vector: (m,).
+    """
+
+    off: Tensor
+    strength: Tensor
+
+    def beside(self, matrices: Tensor, energy: Tensor) -> Tensor:
+        """Quadratic forms (m, n, n) with the penalty, for vectors whose energy (m,) in them is given."""
+        return matrices + (self.strength.to(energy) * energy)[:, None, None] * self.off.to(matrices)
 
 
 class Mixture:

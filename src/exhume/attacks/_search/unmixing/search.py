@@ -16,7 +16,7 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
 from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, leverage_margin, search_columns
 from exhume.attacks._search.unmixing.estimates import Estimation, EstimationState, completed, repeated
-from exhume.attacks._search.unmixing.last_columns import last_columns
+from exhume.attacks._search.unmixing.missing_columns import missing_columns
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
 from exhume.results.stop import Stop
@@ -110,12 +110,13 @@ class UnmixSearch(Search[UnmixState]):
         if self._estimation is not None and (state.estimates is not None or state.blind >= tuning.blind):
             return self._estimated(self._estimation, state, session)
         vectors, stalled, before = state.vectors, state.stalled, len(state.vectors)
-        open_inputs = mixture.open_inputs(vectors)
-        starts = self._batch(stalled)
-        found = search_columns(mixture, open_inputs, starts, generator)
-        vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
-        if 0 < self.count - len(vectors) <= min(tuning.last, len(vectors)):
-            found, starts = last_columns(mixture, vectors, tuning.last_starts, generator), starts + tuning.last_starts
+        starts = 0
+        if tuning.known * self.count <= len(vectors) < self.count and len(vectors) > 1:
+            found, starts = missing_columns(mixture, vectors, tuning.missing_starts, generator), tuning.missing_starts
+            vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
+        if len(vectors) == before:
+            more = self._batch(stalled)
+            found, starts = search_columns(mixture, mixture.open_inputs(vectors), more, generator), starts + more
             vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
         self.problem.features.count(starts * self.count)  # a start counts as one pass
         stalled = 0 if len(vectors) > before else stalled + starts
@@ -153,12 +154,10 @@ class UnmixSearch(Search[UnmixState]):
         found = estimation.columns(vectors, estimates, generator)
         possible = (found.net_zeros >= self.count) & (mixture.evidence(found.vectors) > tuning.little_evidence)
         reached = torch.cat([estimates.reached, found.vectors[possible]])
-        last = estimates.idle + 1 == len(tuning.votes)
-        lax = last and not estimates.fruitful
-        chosen = repeated(mixture, reached, tuning.votes[estimates.idle])
-        chosen = torch.cat([found.vectors[found.alone], chosen]) if lax else chosen
+        lax = estimates.idle + 1 == len(tuning.votes)
+        chosen = torch.cat([found.vectors[found.alone], repeated(mixture, reached, tuning.votes[estimates.idle])])
         more = self._with(vectors, chosen, mixture.zeros(chosen), lax)
-        if last and self.count - tuning.few <= len(more) < self.count:
+        if lax and self.count - tuning.few <= len(more) < self.count:
             whole = completed(mixture, more, found)
             more = more if whole is None else whole
         if len(more) > len(vectors):
@@ -166,7 +165,8 @@ class UnmixSearch(Search[UnmixState]):
             estimates = replace(estimates, reached=reached[~known], idle=0, fruitful=True)
             return replace(state, vectors=more, stalled=0, blind=0, estimates=estimates)
         estimates = replace(estimates, reached=reached, idle=estimates.idle + 1)
-        return replace(state, estimates=estimates if estimates.idle < len(tuning.votes) else None)
+        rounds = tuning.rounds_after if estimates.fruitful else len(tuning.votes)
+        return replace(state, estimates=estimates if estimates.idle < rounds else None)
 
     def _completed(self, state: UnmixState, vectors: torch.Tensor) -> UnmixState:
         """Complete if zeros determine all columns, or the same ones were found before; else open ones are dropped.
@@ -235,9 +235,7 @@ class UnmixSearch(Search[UnmixState]):
         tuning = self._tuning
         return tuning.batch * (tuning.wide if self.count <= tuning.most_drawn and stalled >= tuning.batch else 1)
 
-    def _with(
-        self, vectors: torch.Tensor, more: torch.Tensor, zeros: torch.Tensor, lax: bool = False
-    ) -> torch.Tensor:
+    def _with(self, vectors: torch.Tensor, more: torch.Tensor, zeros: torch.Tensor, lax: bool = False) -> torch.Tensor:
         """Vectors and further ones that are independent of them, if some input not yet found fits their zeros.
 
         Where estimates of the samples can lead on, the fit must be better: a wrong column excludes right inputs.
