@@ -35,6 +35,8 @@ class UnmixTuning:
         steered: share of its steps in which the input fixes the vector's size.
         explained: weight in it of what the outputs' weights do not explain, over `readout`.
         trims: steps of least trimmed squares, and `trimmed` its rows over the rank.
+        narrowing, nearby: first and last size of entries, over the mean, below which a vector is made to vanish; and
+            next to a column that was found, among neurons that its input leaves inactive.
         draws: subsets of neurons that are tried for each start.
         most_drawn: samples up to which they are.
         agrees, agrees_well: share of zeros and of other entries that an input must fit for a column to be kept; and
@@ -57,7 +59,7 @@ class UnmixTuning:
             lies off the space, of the powers of absolute values, and of the size below which entries may be zero, over
             the mean; drawn for each start.
         beside: weights of what lies off the space in two minimisations, over the energy.
-        shrinking, slow: steps of each of these, and of the last one.
+        shrinking, slow: steps of each of these, and of the last one or of `nearby`.
         refitted: share of starts whose inputs are fitted again in between.
         blind: starts from random inputs without a new column after which samples are estimated.
         sharpness: range of that of smooth functions in the place of ReLUs, drawn for each estimation.
@@ -94,6 +96,8 @@ class UnmixTuning:
     explained: float = tuned(0.2, "x readout", **COLUMNS)
     trims: int = tuned(6, "steps", **COLUMNS)
     trimmed: float = tuned(1.2, "x rank", **COLUMNS)
+    narrowing: tuple[float, float] = (0.03, 1e-4)
+    nearby: tuple[float, float] = (0.01, 1e-4)
     draws: int = tuned(6, "subsets", **COLUMNS)
     most_drawn: int = tuned(40, "samples", **COLUMNS, rare="more than 20 samples")
     agrees: float = tuned(0.7, "share", **COLUMNS)

@@ -8,8 +8,10 @@ inactive neurons, and the rows at which it vanishes determine it exactly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from exhume.attacks._search.unmixing.mixture import (
@@ -202,17 +204,41 @@ def sharpen(mixture: Mixture, inputs: Tensor, vectors: Tensor, weights: Tensor, 
 
 
 def settle(mixture: Mixture, vectors: Tensor) -> Candidates:
-    """Vectors that vanish on the rows where the given ones do, or on those where they are smallest, whichever is more.
+    """Vectors that vanish on the rows where the given ones do, or where they are smallest, whichever is more.
 
-    The second is least trimmed squares (Rousseeuw 1984): small entries that are not zero are left out step by step.
+    The second is least trimmed squares (Rousseeuw 1984): small entries that are not zero are left out step by step. So
+    they are in the third, whose rows are those below a size that falls: near a column all its zeros are there at once.
     """
     tuning, trimmed = mixture.tuning, vectors
     count = min(max(mixture.rank + tuning.spare, round(tuning.trimmed * mixture.rank)), mixture.num_neurons)
     for _ in range(tuning.trims):
-        sizes = mixture.columns(trimmed).abs()
-        smallest = torch.zeros_like(sizes).scatter_(1, sizes.topk(count, dim=1, largest=False).indices, 1.0)
-        trimmed = least_direction(mixture.gram(smallest), trimmed, _ITERATIONS, _RIDGE_DOUBLE)
-    return better_of(_judge(mixture, vectors), _judge(mixture, trimmed))
+        trimmed = _vanishing(mixture, trimmed, _smallest(mixture.columns(trimmed).abs(), count))
+    narrowed = narrow(mixture, vectors, np.geomspace(*tuning.narrowing, tuning.trims))
+    best = better_of(_judge(mixture, vectors), _judge(mixture, trimmed))
+    return better_of(best, _judge(mixture, narrowed))
+
+
+def narrow(mixture: Mixture, vectors: Tensor, sizes: Iterable[float], among: Tensor | None = None) -> Tensor:
+    """Vectors that vanish on the rows, of those in `among` (m, h), below sizes that fall, over the mean."""
+    for size in sizes:
+        columns = mixture.columns(vectors).abs()
+        limit = size * columns.mean(1, keepdim=True)
+        columns = columns if among is None else torch.where(among, columns, torch.inf)
+        rows = (columns < limit) | _smallest(columns, mixture.rank + mixture.tuning.spare)
+        vectors = _vanishing(mixture, vectors, rows)
+    return vectors
+
+
+def _smallest(sizes: Tensor, count: int) -> Tensor:
+    """Where the smallest entries of rows (m, h) are."""
+    count = min(count, sizes.shape[1])
+    smallest = torch.zeros_like(sizes, dtype=torch.bool)
+    return smallest.scatter_(1, sizes.topk(count, dim=1, largest=False).indices, True)
+
+
+def _vanishing(mixture: Mixture, vectors: Tensor, rows: Tensor) -> Tensor:
+    """Vectors next to the given ones that are smallest on rows (m, h)."""
+    return least_direction(mixture.gram(rows.to(vectors)), vectors, _ITERATIONS, _RIDGE_DOUBLE)
 
 
 def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
@@ -220,7 +246,7 @@ def _judge(mixture: Mixture, vectors: Tensor) -> Candidates:
     enough = mixture.rank + mixture.tuning.spare
     for _ in range(_JUDGED):
         zeros = mixture.zeros(vectors)
-        again = least_direction(mixture.gram(zeros.to(vectors)), vectors, _ITERATIONS, _RIDGE_DOUBLE)
+        again = _vanishing(mixture, vectors, zeros)
         better = (zeros.sum(1) >= enough) & (mixture.zeros(again).sum(1) >= zeros.sum(1))
         vectors = torch.where(better[:, None], again, vectors)
     zeros = mixture.zeros(vectors)

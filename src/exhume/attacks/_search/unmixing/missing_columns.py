@@ -19,6 +19,7 @@ from exhume.attacks._search.unmixing.columns import (
     draw_weighting,
     fit_inputs,
     least_direction,
+    narrow,
     settle,
     uneven,
 )
@@ -64,6 +65,12 @@ def missing_columns(mixture: Mixture, vectors: Tensor, starts: int, generator: t
     inputs = _fitted(mixture, found, torch.full_like(least[kept], _CLOSE), open_inputs)
     weights, smooth = _weights(mixture, inputs, weighting, generator), np.geomspace(_CLOSE, _FINEST, tuning.slow)
     return settle(mixture, _shrink(mixture, found, weights, least[kept], smooth, None))
+
+
+def columns_nearby(mixture: Mixture, inputs: Tensor, vectors: Tensor) -> Candidates:
+    """The columns of inputs (m, n) next to vectors (m, n), whose zeros may be others than those found."""
+    sizes = np.geomspace(*mixture.tuning.nearby, mixture.tuning.slow)
+    return settle(mixture, narrow(mixture, vectors, sizes, mixture.activations(inputs)[1] < 0))
 
 
 def _weights(mixture: Mixture, inputs: Tensor, weighting: Weighting, generator: torch.Generator) -> Tensor:

@@ -14,9 +14,15 @@ import torch
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import Search, SearchResult, Where
-from exhume.attacks._search.unmixing.columns import columns_of_inputs, fit_inputs, leverage_margin, search_columns
+from exhume.attacks._search.unmixing.columns import (
+    better_of,
+    columns_of_inputs,
+    fit_inputs,
+    leverage_margin,
+    search_columns,
+)
 from exhume.attacks._search.unmixing.estimates import Estimation, EstimationState, completed, repeated
-from exhume.attacks._search.unmixing.missing_columns import missing_columns
+from exhume.attacks._search.unmixing.missing_columns import columns_nearby, missing_columns
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.repair import repair
 from exhume.results.stop import Stop
@@ -257,7 +263,8 @@ class UnmixSearch(Search[UnmixState]):
             inputs = mixture.inputs_of(vectors)
             agreement = mixture.agreement(vectors, inputs)
             consistent = agreement.consistent(self._tuning)
-            again = columns_of_inputs(mixture, inputs, vectors, generator)
+            again = columns_nearby(mixture, inputs, vectors)
+            again = better_of(columns_of_inputs(mixture, inputs, vectors, generator), again)
             better = again.alone & (again.net_zeros > mixture.net_zeros(vectors) + 1)
             others = (again.vectors @ vectors.T).abs().fill_diagonal_(0.0)
             better &= others.amax(1) < _SAME  # inputs of one class are near each other
