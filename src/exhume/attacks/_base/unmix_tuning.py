@@ -27,7 +27,7 @@ class UnmixTuning:
         levels: range of the size from which an entry counts as active, in mean sizes, drawn for each start.
         readout: range of the weight of active neurons, which the outputs' weights should explain, over the inactive
             ones; drawn for half of the starts.
-        enough: neurons a sample from which the outputs' weights are not used.
+        enough: neurons a sample above which they are not few, and the outputs' weights are not used.
         softness: of inactivity at the first step, in standard deviations of pre-activations; it falls to 0.
         reweightings: of the minimisation of the sum of powers of absolute values.
         coarse: size of entries, over the mean, that are smoothed at its first step.
@@ -40,7 +40,7 @@ class UnmixTuning:
         draws: subsets of neurons that are tried for each start.
         most_drawn: samples up to which they are.
         agrees, agrees_well: share of zeros and of other entries that an input must fit for a column to be kept; and
-            where estimates of the samples can lead to others.
+            where estimates of the samples can lead to others and neurons are few.
         contradiction: share of its input's activation that may lie on a column's zeros, at both ends, but for one.
         hidden: what may lie there besides, over the share of entries that rounding hides.
         inactive: share of a column's zeros that its input must leave inactive, at one end at least.

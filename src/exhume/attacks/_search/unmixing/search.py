@@ -244,14 +244,16 @@ class UnmixSearch(Search[UnmixState]):
     def _with(self, vectors: torch.Tensor, more: torch.Tensor, zeros: torch.Tensor, lax: bool = False) -> torch.Tensor:
         """Vectors and further ones that are independent of them, if some input not yet found fits their zeros.
 
-        Where estimates of the samples can lead on, the fit must be better: a wrong column excludes right inputs.
+        Where estimates of the samples can lead on and neurons are few, the fit must be better: a wrong column excludes
+        right inputs.
         """
         mixture, known = self.mixture, len(vectors)
         places = [at - known for at in mixture.independent(torch.cat([vectors, more])) if at >= known]
         if not places:
             return vectors
         _, fits = fit_inputs(mixture, zeros[places], mixture.open_inputs(vectors))
-        agrees = self._tuning.agrees if lax or self._estimation is None else self._tuning.agrees_well
+        few = self._estimation is not None and mixture.num_neurons <= self._tuning.enough * self.count
+        agrees = self._tuning.agrees_well if few and not lax else self._tuning.agrees
         together = torch.cat([vectors, more[places][fits > agrees]])
         return together[: self.count]
 
