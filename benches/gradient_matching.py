@@ -1,4 +1,4 @@
-"""Attacks on all layers (kkt, ntk) and on the head (exact, descent) on the same victims (EXHUME_DATA)."""
+"""Attacks on all layers (kkt, ntk, layers), on the first (unmix) and on the head (exact, descent) (EXHUME_DATA)."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +33,7 @@ class Case:
     attacks: dict[str, dict[str, Any]]
 
 
+UNMIX: dict[str, dict[str, Any]] = {"unmix": {}}
 HEAD = {"exact": {"max_starts": 1}, "descent": {"max_steps": 200}}
 # Samples of large norm have small coefficients, which need small initial values and small steps.
 NTK = {"max_steps": 2500, "coefficient_scale": 0.02, "coefficient_rate": 5e-4, "sharpening_steps": 1500}
@@ -45,7 +46,7 @@ CASES = (
         True,
         {"hidden": (3072,)},
         {"stable": True},
-        {"ntk": NTK, "kkt": KKT, **HEAD},
+        {"ntk": NTK, "kkt": KKT, **UNMIX, **HEAD},
     ),
     Case(
         "three layers, square loss (Loo et al.'s kind)",
@@ -54,7 +55,7 @@ CASES = (
         True,
         {"hidden": (1000, 1000)},
         {"stable": True},
-        {"ntk": NTK, **HEAD},
+        {"ntk": NTK, **UNMIX, **HEAD},
     ),
     Case(
         "three layers, square loss (Loo et al.'s kind)",
@@ -63,7 +64,7 @@ CASES = (
         True,
         {"hidden": (1000, 1000)},
         {"stable": True},
-        {"ntk": NTK, **HEAD},
+        {"ntk": NTK, **UNMIX, **HEAD},
     ),
     Case(
         "three layers, logistic, small start (Haim et al.'s kind)",
@@ -81,6 +82,8 @@ CASES = (
                 "parameters": "layers.0.weight,head.weight",
             },
             "ntk": {**NTK, "max_steps": 4000},
+            "layers": {},
+            **UNMIX,
             **HEAD,
         },
     ),
