@@ -58,8 +58,8 @@ class UnmixTuning:
         missing_slack, nearness, missing_powers, small: ranges of a neuron's slack, of the power of ten that weighs what
             lies off the space, of the powers of absolute values, and of the size below which entries may be zero, over
             the mean; drawn for each start.
-        beside: weights of what lies off the space in two minimisations, over the energy.
-        shrinking, slow: steps of each of these, and of the last one or of `nearby`.
+        beside: weights of what lies off the space in three minimisations, over the energy.
+        shrinking, slow: steps of each of the first two, and of the last with one that leaves the space, or of `nearby`.
         refitted: share of starts whose inputs are fitted again in between.
         blind: starts from random inputs without a new column after which samples are estimated.
         sharpness: range of that of smooth functions in the place of ReLUs, drawn for each estimation.
@@ -124,7 +124,7 @@ class UnmixTuning:
     nearness: tuple[float, float] = (0.0, 1.3)
     missing_powers: tuple[float, float] = (0.1, 0.5)
     small: tuple[float, float] = (0.2, 0.5)
-    beside: tuple[float, float] = (3.0, 0.5)
+    beside: tuple[float, float, float] = (3.0, 0.5, 0.1)
     shrinking: int = tuned(20, "steps", **COLUMNS, rare="more than 20 samples")
     slow: int = tuned(60, "steps", **COLUMNS, rare="more than 20 samples")
     refitted: float = tuned(0.7, "share", **COLUMNS, rare="more than 20 samples")

@@ -32,8 +32,8 @@ _STEEPNESS = 2.0
 # Newton steps for an input from a column's zeros; how much more zeros weigh than other entries, some of which were
 # inactive at both ends; width of the logistic loss at first and at last, in standard deviations of pre-activations.
 _NEWTON_STEPS, _ZERO_WEIGHT, _WIDTHS = 20, 3.0, (0.5, 0.05)
-# The same where many neurons were active in between; zeros are inactive after training rather than before.
-_ZERO_WEIGHTS_BETWEEN, _WIDTHS_BETWEEN = (2.0, 6.0), (0.5, 0.15)
+# The same where many neurons were active in between.
+_ZERO_WEIGHT_BETWEEN, _WIDTHS_BETWEEN = 6.0, (0.5, 0.15)
 # Times that a vector is computed again from its zeros.
 _JUDGED = 3
 # A second eigenvalue below this share of the largest leaves the vector open.
@@ -191,8 +191,7 @@ def sharpen(mixture: Mixture, inputs: Tensor, vectors: Tensor, weights: Tensor, 
         others = tuning.explained * weighting.readout[:, :, None] * unexplained
     duals = torch.nn.functional.normalize(inputs / mixture.sizes, dim=1)
     for step in range(tuning.reweightings):
-        columns = mixture.columns(vectors)
-        sizes = columns.abs() / columns.abs().mean(1, keepdim=True)
+        sizes = mixture.relative(vectors)
         smooth = tuning.coarse * (_FINEST / tuning.coarse) ** (step / max(tuning.reweightings - 1, 1))
         scaled = weights / (sizes.square() + smooth**2) ** (1 - 0.5 * weighting.penalty)
         largest = scaled.amax(1, keepdim=True)
@@ -204,10 +203,11 @@ def sharpen(mixture: Mixture, inputs: Tensor, vectors: Tensor, weights: Tensor, 
 
 
 def settle(mixture: Mixture, vectors: Tensor) -> Candidates:
-    """Vectors that vanish on the rows where the given ones do, or where they are smallest, whichever is more.
+    """Vectors that vanish on rows where the given ones are small: of three choices of these rows the best.
 
-    The second is least trimmed squares (Rousseeuw 1984): small entries that are not zero are left out step by step. So
-    they are in the third, whose rows are those below a size that falls: near a column all its zeros are there at once.
+    The first takes the entries that rounding hides. The second takes so many of the smallest, step by step: least
+    trimmed squares (Rousseeuw 1984). The third takes all entries below a threshold that falls step by step; close to a
+    column these are exactly its zeros.
     """
     tuning, trimmed = mixture.tuning, vectors
     count = min(max(mixture.rank + tuning.spare, round(tuning.trimmed * mixture.rank)), mixture.num_neurons)
@@ -221,11 +221,10 @@ def settle(mixture: Mixture, vectors: Tensor) -> Candidates:
 def narrow(mixture: Mixture, vectors: Tensor, sizes: Iterable[float], among: Tensor | None = None) -> Tensor:
     """Vectors that vanish on the rows, of those in `among` (m, h), below sizes that fall, over the mean."""
     for size in sizes:
-        columns = mixture.columns(vectors).abs()
-        limit = size * columns.mean(1, keepdim=True)
-        columns = columns if among is None else torch.where(among, columns, torch.inf)
-        rows = (columns < limit) | _smallest(columns, mixture.rank + mixture.tuning.spare)
-        vectors = _vanishing(mixture, vectors, rows)
+        entries = mixture.relative(vectors)
+        entries = entries if among is None else torch.where(among, entries, torch.inf)
+        rows = (entries < size) | _smallest(entries, mixture.rank + mixture.tuning.spare)
+        vectors = _vanishing(mixture, vectors, rows & entries.isfinite())
     return vectors
 
 
@@ -290,8 +289,8 @@ def fit_inputs(
     """Inputs (m, n) that are inactive at both ends on the zeros (m, h) and active at one end elsewhere.
 
     Newton's method on a logistic loss. With the sizes (m, h) of a column's entries, over their mean, small ones count
-    less, as their neurons may have been active in between only; so do neurons active on zeros before training. Also
-    returns the share of zeros or of other entries that fits, whichever is smaller: (m,).
+    less, as their neurons may have been active in between only. Also returns the share of zeros or of other entries
+    that fits, whichever is smaller: (m,).
     """
     ends = mixture.before @ open_inputs, mixture.after @ open_inputs  # (h, r)
     middle = 0.5 * (ends[0] + ends[1])
@@ -301,13 +300,13 @@ def fit_inputs(
     inputs = torch.linalg.solve(normal, middle.T @ torch.where(zeros, -1.0, 1.0).to(middle).T).T
     others = torch.ones_like(inputs[:, :1]) if sizes is None else sizes.clamp_max(1.0).sqrt()
     first, last = _WIDTHS if sizes is None else _WIDTHS_BETWEEN
-    zero_weights = (_ZERO_WEIGHT, _ZERO_WEIGHT) if sizes is None else _ZERO_WEIGHTS_BETWEEN
+    weight = _ZERO_WEIGHT if sizes is None else _ZERO_WEIGHT_BETWEEN
     for step in range(_NEWTON_STEPS):
         values = [inputs @ end.T for end in ends]
         width = values[0].std(1, keepdim=True) * first * (last / first) ** (step / _NEWTON_STEPS)
         scaled = [value / width for value in values]
         gradient, curvature = 0.0 * inputs, 0.0 * identity
-        for own, other, end, weight in (*zip(scaled, reversed(scaled), ends, zero_weights, strict=True),):
+        for own, other, end in zip(scaled, reversed(scaled), ends, strict=True):
             larger = (own >= other) * others
             slope = torch.where(zeros, weight * torch.sigmoid(own), -torch.sigmoid(-own) * larger)
             bend = torch.sigmoid(own) * torch.sigmoid(-own)

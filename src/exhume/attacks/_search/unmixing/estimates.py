@@ -16,7 +16,7 @@ import torch
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._search.unmixing.columns import Candidates, columns_of_inputs, leverage_margin
 from exhume.attacks._search.unmixing.missing_columns import known_inputs
-from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, mean_diagonal
+from exhume.attacks._search.unmixing.mixture import Mixture, Tensor, distinct, mean_diagonal
 from exhume.attacks._search.unmixing.sample_spaces import ReadNetwork, is_curved
 from exhume.attacks._search.unmixing.smooth_columns import SmoothSearch, SmoothState
 from exhume.target.dense_displacement import DenseDisplacement
@@ -29,6 +29,8 @@ _SAME, _EQUAL = 0.99, 0.9999
 _RIDGE = 1e-3
 # Part of an estimate that must be left without the inputs of known columns, or it is one of these.
 _LEFT = 0.3
+# Vectors that are compared with all others at a time.
+_BLOCK = 512
 # Smallest last entry of an input [x 1], over the largest, before it is made one.
 _LEAST_ONE = 0.1
 
@@ -136,14 +138,10 @@ def repeated(mixture: Mixture, vectors: Tensor, times: int) -> Tensor:
     Random weightings lead to a right column again and again, and to a wrong one once or twice, even if zeros hardly
     determine either.
     """
-    counts = ((vectors @ vectors.T).abs() > _EQUAL).sum(1)
-    distinct: list[int] = []
-    for at in counts.argsort(descending=True).tolist():
-        if counts[at] < times:
-            break
-        if not bool(((vectors[distinct] @ vectors[at]).abs() > _SAME).any()):
-            distinct.append(at)
-    found = vectors[distinct]
+    parts = [((part @ vectors.T).abs() > _EQUAL).sum(1) for part in vectors.split(_BLOCK)]
+    counts = torch.cat([torch.zeros(0, dtype=torch.long), *parts])
+    order = counts.argsort(descending=True)
+    found = vectors[distinct(vectors, order[counts[order] >= times], _SAME)]
     return found[leverage_margin(mixture, found, mixture.zeros(found)) > 0]
 
 
@@ -153,13 +151,9 @@ def completed(mixture: Mixture, vectors: Tensor, found: Candidates) -> Tensor | 
     A wrong column spoils the inputs of others: these activate neurons at which their column is zero, or leave others
     inactive at both ends at which it is not.
     """
-    missing, pool = mixture.rank - len(vectors), vectors[:0]
-    for at in found.net_zeros.argsort(descending=True).tolist():
-        if found.net_zeros[at] < mixture.rank or len(pool) >= mixture.tuning.pool:
-            break
-        vector = found.vectors[at][None]
-        if not bool(((torch.cat([vectors, pool]) @ vector.T).abs() > _SAME).any()):
-            pool = torch.cat([pool, vector])
+    missing, order = mixture.rank - len(vectors), found.net_zeros.argsort(descending=True)
+    order = order[found.net_zeros[order] >= mixture.rank]
+    pool = found.vectors[distinct(found.vectors, order, _SAME, vectors)[: mixture.tuning.pool]]
     best, most = None, 0.0
     for chosen in islice(combinations(range(len(pool)), missing), mixture.tuning.choices):
         tried = torch.cat([vectors, pool[list(chosen)]])

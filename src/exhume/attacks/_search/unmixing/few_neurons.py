@@ -22,8 +22,9 @@ def mixture_of(problem: Problem, moved: DenseDisplacement) -> Mixture:
     tuning, model = problem.tuning.unmix, problem.target.known_model
     if problem.target.num_outputs <= 2:  # there a neuron that moved little may be one where two samples cancel
         tuning = replace(tuning, uneven=(0.0, *tuning.uneven[1:]))
-    if model is None or len(moved.before) > tuning.enough * moved.spectrum.rank:
-        return Mixture(moved, tuning)
+    mixture = Mixture(moved, tuning)
+    if model is None or not mixture.few_neurons:
+        return mixture
     return Mixture(moved, tuning, direct_readout(ReadNetwork(model, moved, problem.target.input_shape)))
 
 

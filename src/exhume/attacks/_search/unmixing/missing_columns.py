@@ -23,10 +23,11 @@ from exhume.attacks._search.unmixing.columns import (
     settle,
     uneven,
 )
-from exhume.attacks._search.unmixing.mixture import Mixture, NearSpace, Tensor, Weighting
+from exhume.attacks._search.unmixing.mixture import Mixture, NearSpace, Tensor, Weighting, distinct
 
-# Sizes of entries, over the mean, that are smoothed at the first step, at the first of the slow steps, and at the last.
-_COARSE, _CLOSE, _FINEST = 0.3, 0.1, 1e-5
+# Sizes of entries, over the mean, that are smoothed at the first step and at the last; the same of the slow steps near
+# the space, and of those that leave it, which also end at the finest.
+_COARSE, _FINEST, _CLOSE, _NEAR, _LEAVING = 0.3, 1e-5, 0.1, 1e-3, 0.03
 # Cosine above which two starts have ended at the same vector, before its zeros are exact.
 _SAME = 0.98
 # Added to the diagonal before a factorisation, over its mean.
@@ -54,17 +55,23 @@ def missing_columns(mixture: Mixture, vectors: Tensor, starts: int, generator: t
     found = torch.randn((starts, near.shape[1]), generator=generator).to(near) @ near.T
     found, inputs = alternate(mixture, open_inputs, (inputs, found), weighting, uniform(*tuning.levels), space)
     powers, least = uniform(*tuning.missing_powers), torch.full_like(inputs[:, :1], tuning.missing_powers[0])
-    for each, strength in zip((powers, least), tuning.beside, strict=True):
+    for each, strength in zip((powers, least), tuning.beside[:2], strict=True):
         weights = _weights(mixture, inputs, weighting, generator)
         space = replace(space, strength=torch.full_like(inputs[:, 0], strength))
         found = _shrink(mixture, found, weights, each, np.geomspace(_COARSE, _FINEST, tuning.shrinking), space)
         fitted = _fitted(mixture, found, uniform(*tuning.small), open_inputs)
         inputs = torch.where(uniform(0, 1) < tuning.refitted, fitted, inputs)
-    kept = _different(mixture, found)
+    kept = distinct(found, mixture.net_zeros(found).argsort(descending=True), _SAME)
     found, weighting = found[kept], weighting.rows(kept)
-    inputs = _fitted(mixture, found, torch.full_like(least[kept], _CLOSE), open_inputs)
-    weights, smooth = _weights(mixture, inputs, weighting, generator), np.geomspace(_CLOSE, _FINEST, tuning.slow)
-    return settle(mixture, _shrink(mixture, found, weights, least[kept], smooth, None))
+    inputs, least = _fitted(mixture, found, torch.full_like(least[kept], _CLOSE), open_inputs), least[kept]
+    weights = _weights(mixture, inputs, replace(weighting, unevenness=0.0 * weighting.unevenness), generator)
+    space = replace(space, strength=torch.full_like(inputs[:, 0], tuning.beside[-1]))
+    near_space, leaving = (
+        np.geomspace(_CLOSE, _NEAR, tuning.slow // 2),
+        np.geomspace(_LEAVING, _FINEST, tuning.slow // 2),
+    )
+    found = _shrink(mixture, found, weights, least, near_space, space)
+    return settle(mixture, _shrink(mixture, found, weights, least, leaving, None))
 
 
 def columns_nearby(mixture: Mixture, inputs: Tensor, vectors: Tensor) -> Candidates:
@@ -81,14 +88,8 @@ def _weights(mixture: Mixture, inputs: Tensor, weighting: Weighting, generator: 
 
 def _fitted(mixture: Mixture, found: Tensor, small: Tensor, open_inputs: Tensor) -> Tensor:
     """Inputs that fit vectors (m, n), of which entries below `small` (m, 1), over their mean, may be zero."""
-    sizes = _sizes(mixture, found)
+    sizes = mixture.relative(found)
     return fit_inputs(mixture, sizes < small, open_inputs, sizes)[0]
-
-
-def _sizes(mixture: Mixture, vectors: Tensor) -> Tensor:
-    """Absolute values of columns over their mean, (m, h)."""
-    columns = mixture.columns(vectors).abs()
-    return columns / columns.mean(1, keepdim=True)
 
 
 def _shrink(
@@ -96,7 +97,7 @@ def _shrink(
 ) -> Tensor:
     """Minimises sum_h w_h |(U v)_h|^p by reweighted least squares, near a space if one is given."""
     for size in smooth:
-        scaled = weights / (_sizes(mixture, found).square() + size**2) ** (1 - 0.5 * powers)
+        scaled = weights / (mixture.relative(found).square() + size**2) ** (1 - 0.5 * powers)
         scaled = scaled / scaled.amax(1, keepdim=True)
         energy = mixture.gram(scaled)
         if space is not None:
@@ -105,21 +106,12 @@ def _shrink(
     return found
 
 
-def _different(mixture: Mixture, found: Tensor) -> Tensor:
-    """Indices of vectors that are not nearly the same as one before them; those with the most zeros first."""
-    kept: list[int] = []
-    for index in mixture.net_zeros(found).argsort(descending=True).tolist():
-        if not bool(((found[kept] @ found[index]).abs() > _SAME).any()):
-            kept.append(index)
-    return torch.tensor(kept)
-
-
 def space_of_missing(mixture: Mixture, vectors: Tensor) -> Tensor:
     """An orthonormal basis (n, n - m) of a space near which the columns lie that are not among the m known ones.
 
     The product of a column's own input with its direction S^-1 v is one.
     """
-    inputs = known_inputs(mixture, vectors, _sizes(mixture, vectors))
+    inputs = known_inputs(mixture, vectors, mixture.relative(vectors))
     scales = (vectors * (inputs / mixture.sizes)).sum(1, keepdim=True)
     rest = torch.diag(mixture.sizes) - vectors.T @ (inputs / scales)
     return torch.linalg.svd(rest @ mixture.open_inputs(vectors), full_matrices=False)[0]

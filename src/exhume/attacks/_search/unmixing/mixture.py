@@ -169,6 +169,11 @@ class Mixture:
         """U v sqrt(h): (m, n) -> (m, h)."""
         return vectors @ self.basis.T
 
+    def relative(self, vectors: Tensor) -> Tensor:
+        """Absolute values of columns over their mean: (m, h)."""
+        columns = self.columns(vectors).abs()
+        return columns / columns.mean(1, keepdim=True)
+
     def threshold(self, vectors: Tensor) -> Tensor:
         """Size below which an entry of a column may be rounding: (m, 1)."""
         scaled = vectors / self.sizes
@@ -203,6 +208,11 @@ class Mixture:
         """
         threshold, sizes = self.threshold(vectors), self.columns(vectors).abs()
         return 2 * (sizes < threshold).sum(1) - (sizes < 2 * threshold).sum(1)
+
+    @property
+    def few_neurons(self) -> bool:
+        """Whether there are so few for each sample that zeros hardly determine a column."""
+        return self.num_neurons <= self.tuning.enough * self.rank
 
     @cached_property
     def _products(self) -> Tensor:
@@ -274,6 +284,16 @@ class Mixture:
             (self.threshold(vectors) / self.columns(vectors).abs().mean(1, keepdim=True))[:, 0],
             zeros,
         )
+
+
+def distinct(vectors: Tensor, order: Tensor, same: float, others: Tensor | None = None) -> Tensor:
+    """Indices, in this order, of unit vectors (m, n) whose cosine to those before, and to others, is below `same`."""
+    kept: list[int] = []
+    others = vectors[:0] if others is None else others
+    for index in order.tolist():
+        if not bool(((torch.cat([others, vectors[kept]]) @ vectors[index]).abs() > same).any()):
+            kept.append(index)
+    return torch.tensor(kept, dtype=torch.long)
 
 
 def weighted_gram(matrix: Tensor, weights: Tensor) -> Tensor:

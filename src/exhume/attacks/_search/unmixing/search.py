@@ -110,8 +110,8 @@ class UnmixSearch(Search[UnmixState]):
     def advance(self, state: UnmixState, session: Session) -> UnmixState:
         """One batch of starts, or a step of estimates; a check of all columns once there are enough."""
         mixture, generator, tuning = self.mixture, session.generator, self._tuning
-        stalled = tuning.stalled if self._estimation is None else tuning.stalled_near
-        if state.estimates is None and state.stalled >= stalled and len(state.vectors):
+        patience = tuning.stalled if self._estimation is None else tuning.stalled_near
+        if state.estimates is None and state.stalled >= patience and len(state.vectors):
             state = replace(state, vectors=self._without_doubtful(state.vectors, generator), stalled=0, blind=0)
         if self._estimation is not None and (state.estimates is not None or state.blind >= tuning.blind):
             return self._estimated(self._estimation, state, session)
@@ -119,6 +119,7 @@ class UnmixSearch(Search[UnmixState]):
         starts = 0
         if tuning.known * self.count <= len(vectors) < self.count and len(vectors) > 1:
             found, starts = missing_columns(mixture, vectors, tuning.missing_starts, generator), tuning.missing_starts
+            self.problem.features.count(len(vectors))  # one fit for each
             vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
         if len(vectors) == before:
             more = self._batch(stalled)
@@ -159,7 +160,7 @@ class UnmixSearch(Search[UnmixState]):
         mixture, tuning, vectors = self.mixture, self._tuning, state.vectors
         found = estimation.columns(vectors, estimates, generator)
         possible = (found.net_zeros >= self.count) & (mixture.evidence(found.vectors) > tuning.little_evidence)
-        reached = torch.cat([estimates.reached, found.vectors[possible]])
+        reached = torch.cat([estimates.reached, found.vectors[possible]])[-len(tuning.votes) * tuning.weightings :]
         lax = estimates.idle + 1 == len(tuning.votes)
         chosen = torch.cat([found.vectors[found.alone], repeated(mixture, reached, tuning.votes[estimates.idle])])
         more = self._with(vectors, chosen, mixture.zeros(chosen), lax)
@@ -168,8 +169,9 @@ class UnmixSearch(Search[UnmixState]):
             more = more if whole is None else whole
         if len(more) > len(vectors):
             known = ((reached @ more.T).abs() > _SAME).any(1)
-            estimates = replace(estimates, reached=reached[~known], idle=0, fruitful=True)
-            return replace(state, vectors=more, stalled=0, blind=0, estimates=estimates)
+            last = len(more) == self.count - 1  # its input is known, and needs no estimate
+            on = None if last else replace(estimates, reached=reached[~known], idle=0, fruitful=True)
+            return replace(state, vectors=more, stalled=0, blind=0, estimates=on)
         estimates = replace(estimates, reached=reached, idle=estimates.idle + 1)
         rounds = tuning.rounds_after if estimates.fruitful else len(tuning.votes)
         return replace(state, estimates=estimates if estimates.idle < rounds else None)
@@ -252,8 +254,8 @@ class UnmixSearch(Search[UnmixState]):
         if not places:
             return vectors
         _, fits = fit_inputs(mixture, zeros[places], mixture.open_inputs(vectors))
-        few = self._estimation is not None and mixture.num_neurons <= self._tuning.enough * self.count
-        agrees = self._tuning.agrees_well if few and not lax else self._tuning.agrees
+        well = self._estimation is not None and mixture.few_neurons and not lax
+        agrees = self._tuning.agrees_well if well else self._tuning.agrees
         together = torch.cat([vectors, more[places][fits > agrees]])
         return together[: self.count]
 
@@ -261,6 +263,7 @@ class UnmixSearch(Search[UnmixState]):
         """Complete if no column contradicts its input and no input yields more zeros; else mended or dropped."""
         mixture, vectors = self.mixture, state.vectors
         for _ in range(self._tuning.refits):
+            self.problem.features.count(2 * len(vectors) * self.count)  # as two starts for each
             vectors = repair(mixture, vectors, generator)
             inputs = mixture.inputs_of(vectors)
             agreement = mixture.agreement(vectors, inputs)
