@@ -66,12 +66,9 @@ def missing_columns(mixture: Mixture, vectors: Tensor, starts: int, generator: t
     inputs, least = _fitted(mixture, found, torch.full_like(least[kept], _CLOSE), open_inputs), least[kept]
     weights = _weights(mixture, inputs, replace(weighting, unevenness=0.0 * weighting.unevenness), generator)
     space = replace(space, strength=torch.full_like(inputs[:, 0], tuning.beside[-1]))
-    near_space, leaving = (
-        np.geomspace(_CLOSE, _NEAR, tuning.slow // 2),
-        np.geomspace(_LEAVING, _FINEST, tuning.slow // 2),
-    )
-    found = _shrink(mixture, found, weights, least, near_space, space)
-    return settle(mixture, _shrink(mixture, found, weights, least, leaving, None))
+    steps = tuning.slow // 2
+    found = _shrink(mixture, found, weights, least, np.geomspace(_CLOSE, _NEAR, steps), space)
+    return settle(mixture, _shrink(mixture, found, weights, least, np.geomspace(_LEAVING, _FINEST, steps), None))
 
 
 def columns_nearby(mixture: Mixture, inputs: Tensor, vectors: Tensor) -> Candidates:
