@@ -23,6 +23,11 @@ INSIDE = {"problem": "two-layer networks on ten CIFAR-10 images, p_L = 0.05 to 1
 LARGE_ONLY = "problems with more than 2^20 entries of V"
 ROUNDING = "separates rounding from signal by orders of magnitude on each side"
 COLUMNS = {"problem": "ReLU networks 64-256-5, 256-512-512-5 and 784-128-10 on 10 and 20 images", "suite": "columns"}
+MISSING = {
+    "problem": "SimuDy's network on 100 images, trained with small batches to a loss below 1e-3",
+    "suite": "columns",
+    "rare": "networks trained for long on more than 20 samples",
+}
 SMOOTH = {
     "problem": "GELU and tanh networks 64-500-5 to 256-512-512-5 on 10 and 20 images",
     "suite": "smooth",

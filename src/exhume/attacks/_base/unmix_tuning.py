@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exhume.attacks._base.tuning_suites import COLUMNS, SMOOTH
+from exhume.attacks._base.tuning_suites import COLUMNS, MISSING, SMOOTH
 from exhume.support.tuning import tuned
 
 
@@ -38,7 +38,7 @@ class UnmixTuning:
         narrowing, nearby: first and last size of entries, over the mean, below which a vector is made to vanish; and
             next to a column that was found, among neurons that its input leaves inactive.
         draws: subsets of neurons that are tried for each start.
-        most_drawn: samples up to which they are.
+        most_drawn: samples up to which they are, and up to which samples are estimated.
         agrees, agrees_well: share of zeros and of other entries that an input must fit for a column to be kept; and
             where estimates of the samples can lead to others and neurons are few.
         contradiction: share of its input's activation that may lie on a column's zeros, at both ends, but for one.
@@ -58,6 +58,7 @@ class UnmixTuning:
         missing_slack, nearness, missing_powers, small: ranges of a neuron's slack, of the power of ten that weighs what
             lies off the space, of the powers of absolute values, and of the size below which entries may be zero, over
             the mean; drawn for each start.
+        missing_unevenness: of the random factor, over that of other starts.
         beside: weights of what lies off the space in three minimisations, over the energy.
         shrinking, slow: steps of each of the first two, and of the last with one that leaves the space, or of `nearby`.
         refitted: share of starts whose inputs are fitted again in between.
@@ -118,16 +119,17 @@ class UnmixTuning:
     starts_per_sample: int = tuned(50, "starts per sample", **COLUMNS, rare="more than 20 samples")
     starts_per_column: int = tuned(600, "starts per column found", **COLUMNS)
     starts_of_others: int = tuned(320, "starts", **COLUMNS, rare="only `subspace` makes them")
-    known: float = tuned(0.15, "share", **COLUMNS, rare="more than 20 samples")
-    missing_starts: int = tuned(24, "starts", **COLUMNS, rare="more than 20 samples")
+    known: float = tuned(0.15, "share", **MISSING)
+    missing_starts: int = tuned(24, "starts", **MISSING)
     missing_slack: tuple[float, float] = (0.0, 1.0)
+    missing_unevenness: float = tuned(0.5, "x unevenness", **MISSING)
     nearness: tuple[float, float] = (0.0, 1.3)
     missing_powers: tuple[float, float] = (0.1, 0.5)
     small: tuple[float, float] = (0.2, 0.5)
     beside: tuple[float, float, float] = (3.0, 0.5, 0.1)
-    shrinking: int = tuned(20, "steps", **COLUMNS, rare="more than 20 samples")
-    slow: int = tuned(60, "steps", **COLUMNS, rare="more than 20 samples")
-    refitted: float = tuned(0.7, "share", **COLUMNS, rare="more than 20 samples")
+    shrinking: int = tuned(20, "steps", **MISSING)
+    slow: int = tuned(60, "steps", **MISSING)
+    refitted: float = tuned(0.7, "share", **MISSING)
     blind: int = tuned(100, "starts", **COLUMNS)
     sharpness: tuple[float, float] = (2.0, 8.0)
     rounds: int = tuned(12, "rounds", **COLUMNS)

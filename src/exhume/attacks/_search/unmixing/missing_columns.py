@@ -2,7 +2,7 @@
 
 With columns C_K known, D = C_K Y_K + C_M Y_M. The zeros of a known column give its input y_k nearly, and the missing
 inputs Y_M span the known space E, so that (D - C_K Y_K) E^+ = C_M Y_M E^+ has nearly the missing columns as its span.
-There zeros are found although half of the neurons that an input leaves inactive at both ends were active in between.
+There zeros are found although many neurons that an input leaves inactive at both ends were active in between.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def missing_columns(mixture: Mixture, vectors: Tensor, starts: int, generator: t
     A start alternates between an input and a column as in `search_columns`, but next to the space of missing columns.
     The sum of powers of the column's absolute values is then minimised near that space, first for this input, then for
     one that fits the column. Many starts end at the same vector: the last minimisation, which is slow and leaves the
-    space, is made once for each that is different.
+    space in its second half, is made once for each that is different.
     """
     tuning, rank = mixture.tuning, mixture.rank
 
@@ -50,7 +50,8 @@ def missing_columns(mixture: Mixture, vectors: Tensor, starts: int, generator: t
     near, open_inputs = space_of_missing(mixture, vectors), mixture.open_inputs(vectors)
     space = NearSpace(torch.eye(rank).to(near) - near @ near.T, 10 ** uniform(*tuning.nearness)[:, 0])
     weighting = draw_weighting(mixture, starts, generator)
-    weighting = replace(weighting, slack=uniform(*tuning.missing_slack), unevenness=0.5 * weighting.unevenness)
+    unevenness = tuning.missing_unevenness * weighting.unevenness
+    weighting = replace(weighting, slack=uniform(*tuning.missing_slack), unevenness=unevenness)
     inputs = torch.randn((starts, open_inputs.shape[1]), generator=generator).to(near) @ open_inputs.T
     found = torch.randn((starts, near.shape[1]), generator=generator).to(near) @ near.T
     found, inputs = alternate(mixture, open_inputs, (inputs, found), weighting, uniform(*tuning.levels), space)
