@@ -14,6 +14,7 @@ from exhume.attacks._search.unmixing.columns import Candidates, leverage_margin
 from exhume.attacks._search.unmixing.estimates import Estimation, completed, repeated
 from exhume.attacks._search.unmixing.mixture import Mixture
 from exhume.attacks._search.unmixing.sample_spaces import InputFrame, Nodes, ReadNetwork
+from exhume.support import checkpoint
 from exhume.target.dense_displacement import dense_displacement
 from exhume.target.first_layer import first_layer
 
@@ -158,7 +159,9 @@ def test_estimates_need_the_weights_of_all_layers_before_training(victim, parts)
     assert not Estimation(Problem(blind, blind.features, None), mixture, moved).possible
 
 
-def test_four_neurons_a_sample_give_all_samples_back_where_random_inputs_give_none(monkeypatch):
+@pytest.fixture(scope="module")
+def few_neurons():
+    """A target of four neurons for each of twelve samples, and these."""
     count, dim, classes = 12, 30, 4
     torch.manual_seed(1)
     inputs, labels = torch.randn(count, dim) + 0.7 * torch.randn(1, dim), torch.arange(count) % classes
@@ -169,7 +172,33 @@ def test_four_neurons_a_sample_give_all_samples_back_where_random_inputs_give_no
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(inputs), labels).backward()
         optimiser.step()
-    target = exhume.Target.last_layer(model.eval(), initial_head=before, input_shape=(dim,))
-    assert exhume.score(exhume.reconstruct(target, method="unmix"), inputs).recovered == count
+    return exhume.Target.last_layer(model.eval(), initial_head=before, input_shape=(dim,)), inputs
+
+
+def test_four_neurons_a_sample_give_all_samples_back_where_random_inputs_give_none(few_neurons, monkeypatch):
+    target, inputs = few_neurons
+    assert exhume.score(exhume.reconstruct(target, method="unmix"), inputs).recovered == len(inputs)
     monkeypatch.setattr(Estimation, "possible", False)
     assert exhume.score(exhume.reconstruct(target, method="unmix", max_passes=10_000), inputs).recovered == 0
+
+
+def test_a_search_that_is_cut_next_to_estimates_ends_as_an_uninterrupted_one(few_neurons, tmp_path, monkeypatch):
+    target, _ = few_neurons
+    settings = {"method": "unmix", "max_passes": 6_000}
+    whole = exhume.reconstruct(target, **settings)
+    calls, columns = [], Estimation.columns
+
+    def cut(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return columns(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+        patched.setattr(Estimation, "columns", cut)
+        with pytest.raises(KeyboardInterrupt):
+            exhume.reconstruct(target, **settings, checkpoint=tmp_path / "state.safetensors")
+    again = exhume.reconstruct(target, **settings, checkpoint=tmp_path / "state.safetensors", resume=True)
+    assert (again.passes, again.stop) == (whole.passes, whole.stop)
+    assert torch.equal(again.samples, whole.samples)

@@ -1,13 +1,16 @@
 """Columns of a displacement that are missing, where some are known."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from exhume.attacks._base.unmix_tuning import UnmixTuning
-from exhume.attacks._search.unmixing.columns import fit_inputs
-from exhume.attacks._search.unmixing.missing_columns import missing_columns, space_of_missing
-from exhume.attacks._search.unmixing.mixture import Mixture
+from exhume.attacks._search.unmixing.columns import fit_inputs, narrow
+from exhume.attacks._search.unmixing.missing_columns import columns_nearby, missing_columns, space_of_missing
+from exhume.attacks._search.unmixing.mixture import Mixture, distinct
+from exhume.attacks._search.unmixing.search import UnmixSearch, UnmixState
 from exhume.target.dense_displacement import dense_displacement
 from exhume.target.network_weights import NetworkWeights
 
@@ -65,3 +68,38 @@ def test_starts_that_end_at_the_same_vector_are_finished_once(problem):
     mixture, vectors = problem
     found = missing_columns(mixture, vectors[1:], 24, torch.Generator().manual_seed(0))
     assert 0 < len(found.vectors) < 12
+
+
+def test_a_column_is_found_next_to_a_vector_near_it_among_neurons_that_its_input_leaves_inactive(problem):
+    mixture, vectors = problem
+    noise = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(0)).double()
+    near = nn.functional.normalize(vectors + 0.003 * nn.functional.normalize(noise, dim=1), dim=1)
+    found = columns_nearby(mixture, mixture.inputs_of(vectors), near)
+    assert (found.vectors * vectors).sum(1).tolist() == pytest.approx([1.0] * SAMPLES, abs=1e-8)
+    assert bool(found.alone.all())
+
+
+def test_a_vector_vanishes_only_on_neurons_among_which_it_may(problem):
+    mixture, vectors = problem
+    among = mixture.zeros(vectors).clone()
+    among[0], among[0, :5] = False, True  # fewer than determine a vector
+    found = narrow(mixture, vectors.roll(1, 0), [1e-2], among)
+    columns = mixture.columns(found).abs()
+    assert float(columns[0, :5].max()) < 1e-6
+    assert int((columns[0] < 1e-6).sum()) < SAMPLES
+
+
+def test_vectors_are_distinct_in_the_order_given(problem):
+    _, vectors = problem
+    some = torch.cat([vectors[:3], -vectors[1:2]])
+    assert distinct(some, torch.tensor([3, 2, 1, 0]), 0.98).tolist() == [3, 2, 0]
+    assert distinct(some, torch.tensor([0, 1, 2, 3]), 0.98, vectors[2:4]).tolist() == [0, 1]
+
+
+def test_checks_of_columns_count_as_passes(problem):
+    mixture, vectors = problem
+    counted: list[int] = []
+    search = UnmixSearch(SimpleNamespace(features=SimpleNamespace(count=counted.append)), mixture)
+    state = search._checked(UnmixState(vectors, vectors[:0]), torch.Generator().manual_seed(0))
+    assert state.complete
+    assert sum(counted) == 2 * SAMPLES**2
