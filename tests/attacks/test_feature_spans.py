@@ -10,6 +10,7 @@ from exhume.attacks import layers
 from exhume.attacks._base.problem import Problem
 from exhume.attacks._search.feature_spans.prior import Prior
 from exhume.errors import InputError
+from exhume.report.key_figures import layers_table
 from exhume.support import checkpoint
 
 DIGITS = data.load("digits", samples=60).inputs
@@ -41,6 +42,13 @@ def test_samples_are_found_one_by_one_and_none_is_certified(public, monkeypatch)
     assert result.certificate.verdict == "failed"
     assert result.certificate.predicted_errors == ()
     assert result.evidence["layers"] == ["2", "5"]
+    (table,) = layers_table(result)
+    assert (table.title, table.columns, table.rows) == (
+        "Layers whose row spaces candidates were compared with",
+        ("Layer",),
+        (("2",), ("5",)),
+    )
+    assert "equation" not in table.caption
 
 
 def test_a_known_sample_is_not_found_again(monkeypatch):

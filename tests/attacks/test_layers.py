@@ -71,6 +71,7 @@ def test_samples_of_a_dense_network_are_found_and_certified(decay):
     (table,) = layers_table(result)
     assert table.rows == (("0.weight", 320), ("0.bias", 40), ("2.weight", 80), ("2.bias", 2))
     assert sum(count for _, count in table.rows) == 442
+    assert table.title == "Weights whose displacement was read"
 
 
 def test_where_no_start_was_finished_nothing_is_said_of_a_simulated_training():

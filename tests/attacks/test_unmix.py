@@ -205,8 +205,33 @@ def test_more_samples_than_inputs_or_neurons_are_refused_by_that_reason():
     inputs, labels = pictures(80)
     model = network()
     before = train(model, inputs, labels, steps=2)
-    with pytest.raises(InputError, match="80 samples fill the first layer '0' of 64 inputs and 200 neurons"):
+    size = "64 inputs, a bias and 200 neurons: it shows at most 64"
+    with pytest.raises(InputError, match=f"80 samples fill the first layer '0' of {size}"):
         attack(model, before, num_samples=80)
+
+
+def test_with_a_bias_as_many_samples_as_inputs_are_found_also_where_their_number_is_told():
+    inputs, labels = torch.rand((16, 16), generator=torch.Generator().manual_seed(0)), torch.arange(16) % 3
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 300), nn.ReLU(), nn.Linear(300, 3))
+    before = train(model, inputs, labels)
+    target = exhume.Target.last_layer(model, initial_head=before, input_shape=(16,))
+    result = exhume.reconstruct(target, num_samples=16, method="unmix")
+    assert exhume.score(result, inputs).recovered == 16
+    assert result.certificate.verdict != "failed"
+    with pytest.raises(InputError, match="17 samples fill"):
+        exhume.reconstruct(target, num_samples=17, method="unmix")
+    without = {name: weight for name, weight in before.items() if name != "0.bias"}
+    target = exhume.Target.last_layer(model, initial_head=without, input_shape=(16,))
+    with pytest.raises(InputError, match="16 samples fill the first layer '0' of 16 inputs and 300 neurons"):
+        exhume.reconstruct(target, num_samples=16, method="unmix")
+
+
+def test_zeros_are_counted_so_that_many_inputs_need_no_more_neurons_than_their_square():
+    model = nn.Sequential(nn.Linear(24, 300), nn.ReLU(), nn.Linear(300, 1))
+    before = {name: weight + 0.1 for name, weight in state(model).items()}
+    target = exhume.Target.last_layer(model.eval(), initial_head=before, input_shape=(24,))
+    assert exhume.Unmix().equation_count(target, 24) == (300 * 25, 24 * (150 + 24))
 
 
 @pytest.mark.parametrize("count", [None, 8])
@@ -222,9 +247,8 @@ def test_a_convolution_is_named_and_a_frozen_body_leads_to_the_block_on_it(count
     if marked:
         model[0].requires_grad_(False)
         del before["0.weight"]
-    with pytest.raises(
-        InputError, match=r"did not move.*Target.last_layer\(block.*features.*not the inputs.*frozen body"
-    ):
+    alone = r"\. If .* frozen body, of convolutions or not, .* Target.last_layer\(block.*not its inputs"
+    with pytest.raises(InputError, match=f"did not move in training{alone}"):
         attack(model, before, shape=(1, 8, 8), num_samples=count)
 
 

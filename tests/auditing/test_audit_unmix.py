@@ -13,8 +13,8 @@ from exhume.report import Level
 COUNT, WIDTH = 6, 200
 
 
-@pytest.fixture(scope="module")
-def audited():
+def trained():
+    """A network and its weights before training."""
     digits = data.load("digits", samples=COUNT)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
@@ -24,7 +24,30 @@ def audited():
         optimiser.zero_grad()
         nn.functional.mse_loss(model(digits.inputs)[:, 0], digits.labels).backward()
         optimiser.step()
-    return exhume.audit(model.eval(), initial=before, input_shape=(64,), truth=digits.inputs)
+    return model.eval(), before, digits.inputs
+
+
+@pytest.fixture(scope="module")
+def audited():
+    model, before, inputs = trained()
+    return exhume.audit(model, initial=before, input_shape=(64,), truth=inputs)
+
+
+def test_known_samples_are_counted_once_though_unmixing_finds_them_too():
+    model, before, inputs = trained()
+    known = exhume.Knowledge(samples=inputs[:2])
+    target = exhume.Target.last_layer(model, initial_head=before, input_shape=(64,), knowledge=known)
+    found = exhume.audit(target, method="unmix")
+    assert len(found.result.samples) == found.forecast.num_samples == COUNT
+    assert found.count.unknowns == (COUNT - 2) * 64
+
+
+def test_known_samples_are_added_to_those_that_an_attack_on_the_head_finds():
+    sphere = data.load("sphere", dim=8, samples=5)
+    victim = exhume.RandomFeatures(num_features=400).fit(sphere.inputs, sphere.labels)
+    found = exhume.audit(victim.target(knowledge=exhume.Knowledge(samples=sphere.inputs[:2])), method="exact")
+    assert (len(found.result.samples), found.forecast.num_samples) == (3, 5)
+    assert found.count.unknowns == found.forecast.unknowns == 3 * 8
 
 
 def test_the_rank_that_adam_leaves_is_not_taken_for_the_number_of_samples():

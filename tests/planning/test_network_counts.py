@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from exhume.attacks._base.unmix_tuning import UnmixTuning
 from exhume.errors import InputError
+from exhume.law import forecast
 from exhume.networks.resnet18 import ResNet18
 from exhume.planning import forecast_network
 from exhume.target.knowledge import Knowledge
@@ -64,18 +68,20 @@ def test_what_speaks_against_unmixing_is_said() -> None:
     assert reason(relu, 3) == ""
     assert "20 neurons" in reason(relu, 7)
     assert "9 samples fill" in reason(nn.Sequential(nn.Linear(8, 90), nn.ReLU(), nn.Linear(90, 2)), 9)
-    assert "8 samples fill" in reason(nn.Sequential(nn.Linear(8, 90), nn.ReLU(), nn.Linear(90, 2)), 8)
+    assert reason(nn.Sequential(nn.Linear(8, 90), nn.ReLU(), nn.Linear(90, 2)), 8) == ""
+    assert "8 samples fill" in reason(nn.Sequential(nn.Linear(8, 90, bias=False), nn.ReLU(), nn.Linear(90, 2)), 8)
     leaky = nn.Sequential(nn.Linear(8, 20), nn.LeakyReLU(), nn.Linear(20, 2))
     assert "neither a ReLU nor a smooth activation" in reason(leaky, 3)
-    assert "7 samples fill the first layer of 8 inputs and 6 neurons" in reason(
-        nn.Sequential(nn.Linear(8, 6), nn.GELU(), nn.Linear(6, 2)), 7
+    narrow = nn.Sequential(nn.Linear(8, 6), nn.GELU(), nn.Linear(6, 2))
+    assert "7 samples fill the first layer '0' of 8 inputs, a bias and 6 neurons: it shows at most 5" in reason(
+        narrow, 7
     )
 
 
 @pytest.mark.parametrize(("activation", "exact"), [(nn.ReLU, True), (nn.GELU, False), (nn.Tanh, False)])
 def test_smooth_activations_are_attacked_approximately(activation: type[nn.Module], exact: bool) -> None:
     counted = forecast_network(nn.Sequential(nn.Linear(8, 20), activation(), nn.Linear(20, 2)), (8,), 3)
-    assert (counted.unmix, counted.unmix_exact, counted.unmix_passes is None) == ("", exact, not exact)
+    assert (counted.unmix, counted.unmix_exact, counted.unmix_starts is None) == ("", exact, not exact)
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.GELU])
@@ -88,6 +94,67 @@ def test_the_head_is_counted_as_that_of_a_target_is(activation: type[nn.Module],
     known = Knowledge(num_samples=num_samples)
     target = Target.last_layer(model.eval(), initial_head=before, input_shape=(16,), knowledge=known)
     assert forecast_network(model, (16,), num_samples).head == target.forecast()
+
+
+@pytest.mark.parametrize("num_samples", [3, 40, 41])
+def test_starts_of_unmixing_are_those_of_a_search_that_has_all_columns_but_one(num_samples: int) -> None:
+    tuning = UnmixTuning()
+    model = nn.Sequential(nn.Linear(64, 400), nn.ReLU(), nn.Linear(400, 2))
+    starts = forecast_network(model, (64,), num_samples).unmix_starts
+    more = tuning.starts_per_column * (num_samples - 1) if num_samples <= 40 else 0
+    assert starts == tuning.starts + tuning.starts_per_sample * num_samples + more
+
+
+class _Attending(nn.Module):
+    """Attention or a layer of a transformer over five tokens."""
+
+    def __init__(self, inside: nn.Module) -> None:
+        super().__init__()
+        self.inside, self.head = inside, nn.Linear(8, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        attention = isinstance(self.inside, nn.MultiheadAttention)
+        found = self.inside(inputs, inputs, inputs)[0] if attention else self.inside(inputs)
+        means: torch.Tensor = self.head(found.mean(1))
+        return means
+
+
+@pytest.mark.parametrize(
+    "inside", [nn.MultiheadAttention(8, 2, batch_first=True), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)]
+)
+def test_a_network_with_attention_is_counted_as_a_target_of_it_is(inside: nn.Module) -> None:
+    model = _Attending(inside).eval()
+    before = {name: weight + 0.1 for name, weight in model.state_dict().items()}
+    target = Target.last_layer(model, initial_head=before, input_shape=(5, 8), knowledge=Knowledge(num_samples=2))
+    assert forecast_network(model, (5, 8), 2).head == target.forecast()
+
+
+def test_a_network_in_half_precision_is_counted_as_in_full_precision() -> None:
+    half = nn.Sequential(nn.Linear(8, 20), nn.GELU(), nn.Linear(20, 2)).to(torch.bfloat16)
+    assert forecast_network(half, (8,), 3) == forecast_network(copy.deepcopy(half).float(), (8,), 3)
+    assert half[0].weight.dtype is torch.bfloat16
+
+
+class _Recurrent(nn.Module):
+    """An LSTM, which torch.func cannot differentiate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.head = nn.LSTM(6, 16, batch_first=True), nn.Linear(16, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        last: torch.Tensor = self.head(self.inside(inputs)[0][:, -1])
+        return last
+
+
+@pytest.mark.parametrize("activation", [None, "tanh"])
+def test_a_head_that_no_attack_reads_is_counted_by_the_formula(activation: str | None) -> None:
+    linear = nn.Sequential(nn.Linear(30, 16), nn.Linear(16, 3))
+    for model, shape in ((_Recurrent(), (5, 6)), (linear, (30,))):
+        with pytest.raises(InputError):
+            Target.last_layer(model.eval(), initial_head="zero", input_shape=shape)
+        expected = forecast(3 * 16, 30, 2, num_outputs=3, activation=activation or "relu")
+        assert forecast_network(model, shape, 2, activation).head == expected
 
 
 def test_an_activation_that_is_stated_is_taken() -> None:

@@ -304,11 +304,14 @@ def test_nothing_that_needs_zeros_is_advised_where_the_attack_did_without():
     ("evidence", "words"),
     [
         ({"zero_shares": [0.4], "initial_weights": ["0.weight", "0.bias"]}, "were not used"),
-        ({"zero_shares": [0.4], "initial_weights": ["0.weight", "0.bias", "2.weight"]}, "do not tell"),
+        (
+            {"zero_shares": [0.4], "initial_weights": ["0.weight", "0.bias", "2.weight"]},
+            "could be read where the zeros do not tell",
+        ),
         ({"initial_weights": ["0.weight", "0.bias", "2.weight"]}, "were known and needed"),
     ],
 )
-def test_the_page_says_which_initial_weights_an_unmixing_read(evidence, words):
+def test_the_page_says_which_initial_weights_an_unmixing_could_read(evidence, words):
     facts = {each.name: each.value for each in list_assumptions(replace(unmixed(), evidence=evidence))}
     assert "first layer before training were known" in facts["First layer before training"]
     assert words in facts["First layer before training"]

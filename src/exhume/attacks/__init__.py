@@ -93,6 +93,11 @@ def is_good(result: Reconstruction) -> bool:
     return result.certificate.verdict != FAILED and expected is not None and expected < RECOVERED_BELOW
 
 
+def total_samples(result: Reconstruction) -> int:
+    """Training samples in all: `unmix` finds those that were known too, other attacks only the others."""
+    return len(result.samples) + (0 if result.method == Unmix.name else result.knowledge.known_samples)
+
+
 def order(result: Reconstruction) -> tuple[float, ...]:
     """Sorts results by their certificates alone: the surest verdict, the smallest predicted error, the residual."""
     certificate = result.certificate

@@ -21,7 +21,7 @@ from exhume.errors import InputError, TooFewEquations
 from exhume.target.dense_displacement import DenseDisplacement, dense_displacement, dense_first_layer
 from exhume.target.diagnosis import diagnose
 from exhume.target.diagnosis.optimiser_trace import ADAPTIVE
-from exhume.target.first_layer import first_layer
+from exhume.target.first_layer import FirstLayer, first_layer
 from exhume.target.network_weights import NetworkWeights
 from exhume.target.target import Target
 
@@ -71,20 +71,20 @@ class Unmix(Attack):
     estimates_samples: ClassVar[bool] = True
 
     def equation_count(self, target: Target, num_samples: int) -> EquationCount:
-        """Entries of the first layer, and those of its two factors, up to the scale of each sample."""
+        """Entries of D, and those of C and [X 1] up to the scale of each sample; behind a ReLU half of C is zero."""
         model = target.known_model
         if model is None:
             raise InputError(_NO_NETWORK)
-        rows, columns = dense_first_layer(model, target.input_shape).layer.weight.shape
-        return EquationCount(rows * columns, num_samples * (rows + columns - 1))
+        first = dense_first_layer(model, target.input_shape)
+        (rows, _), width = first.layer.weight.shape, _width(model, first)
+        return EquationCount(rows * width, num_samples * (rows // 2 + width - 1))
 
     def _check_equations(self, target: Target, count: int, allow_underdetermined: bool) -> None:
         if target.known_model is not None and not allow_underdetermined:
             first = dense_first_layer(target.known_model, target.input_shape)
-            total, (rows, columns) = count + target.knowledge.known_samples, first.layer.weight.shape
-            size = f"{columns} inputs and {rows} neurons, and unmix needs fewer samples than either"
-            if total >= min(rows, columns):
-                raise TooFewEquations(f"{total} samples fill the first layer {first.name!r} of {size}")
+            width = _width(target.known_model, first)
+            if reason := why_filled(first, width, count + target.knowledge.known_samples):
+                raise TooFewEquations(reason)
         super()._check_equations(target, count, allow_underdetermined)
 
     @staticmethod
@@ -139,6 +139,23 @@ _NO_NETWORK = (
     "unmix reads the first layer of a network, and this target has none, or its initial weights are not known; give "
     "the state dict of the untrained network as initial_head"
 )
+
+
+def _width(model: NetworkWeights, first: FirstLayer) -> int:
+    """Columns of D: one for each input, and one for a bias whose initial value is known."""
+    has_bias = first.layer.bias is not None and first.parameter("bias") in model.initial
+    return first.layer.weight.shape[1] + has_bias
+
+
+def why_filled(first: FirstLayer, width: int, num_samples: int) -> str:
+    """Why D (h, width) does not show so many samples; empty if its rank can."""
+    rows, columns = first.layer.weight.shape
+    if num_samples < min(rows, width):
+        return ""
+    size = f"{columns} inputs{', a bias' if width > columns else ''} and {rows} neurons"
+    return (
+        f"{num_samples} samples fill the first layer {first.name!r} of {size}: it shows at most {min(rows, width) - 1}"
+    )
 
 
 def _refuse_adaptive(target: Target, moved: DenseDisplacement, samples: str = "") -> None:

@@ -151,7 +151,7 @@ def conduct(
     workplace = None if out is None else folder.workplace(out)
     attempts = attempt(target, settings, progress_of, workplace)
     result = best(attempts)
-    others = [each for each in attempts if each.result is not None and each.result is not result]
+    others = [each.sentence for each in attempts if each.result is not None and each.result is not result]
     score, unscored = _scored(result, data)
     outcomes, defence_notes = _defended(target, data, settings, result, measured, workplace)
     audited = Audit(
@@ -166,12 +166,7 @@ def conduct(
         dataset=data,
         input_shape=target.input_shape,
         diagnosis=diagnose(target),
-        notes=(
-            *notes,
-            *(f"Also tried: {each.sentence}" for each in others),
-            *unscored,
-            *defence_notes,
-        ),
+        notes=(*notes, *(f"Also tried: {each}" for each in others), *unscored, *defence_notes),
         provenance=provenance_of(target, settings),
         folder=out,
     )
@@ -193,15 +188,14 @@ def _check(settings: Settings, target: Target, data: Dataset) -> None:
 
 def _forecast(target: Target, result: Reconstruction | None) -> Forecast | None:
     """The forecast of the law for the number of samples that is known or was found."""
-    found = _num_found(result)
-    count = target.knowledge.count or (found + target.knowledge.known_samples if found else None)
-    return None if count is None else target.forecast(count)
+    count = target.knowledge.count or _num_found(result)
+    return target.forecast(count) if count else None
 
 
 def _num_found(result: Reconstruction | None) -> int:
-    """How many samples a result has; none where unmixing failed: no samples explain that rank, which may be Adam's."""
+    """How many samples a result shows; 0 where unmixing failed: no samples explain that rank, which may be Adam's."""
     failed = result is not None and result.method == attacks.Unmix.name and result.certificate.verdict == FAILED
-    return 0 if result is None or failed else len(result.samples)
+    return 0 if result is None or failed else attacks.total_samples(result)
 
 
 def _count(target: Target, data: Dataset, result: Reconstruction | None) -> Count | None:
@@ -214,14 +208,8 @@ def _premise(target: Target, data: Dataset, settings: Settings) -> Premise | Non
     """The attack's equation at the truth; after the attack, so that it cannot be influenced by it."""
     if not data.num_samples:
         return None
-    told = target.knowledge.count
-    return premise_at(
-        target,
-        data.inputs,
-        data.comparison_samples,
-        complete=told is None or data.num_samples >= told,
-        seed=settings.seed,
-    )
+    complete = data.num_samples >= (target.knowledge.count or 0)
+    return premise_at(target, data.inputs, data.comparison_samples, complete=complete, seed=settings.seed)
 
 
 def _scored(result: Reconstruction | None, data: Dataset) -> tuple[Score | None, tuple[str, ...]]:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from exhume.attacks._base.unmix_tuning import UnmixTuning
-from exhume.attacks.unmix import FEWEST_NEURONS
+from exhume.attacks.unmix import FEWEST_NEURONS, why_filled
 from exhume.equation.feature_span import is_read, patches_of
 from exhume.errors import InputError
 from exhume.features.find_head import Head, find_head, run
 from exhume.features.load import fastest
 from exhume.features.module import ModuleFeatureMap, probe_inputs
+from exhume.features.prepare import prepare
 from exhume.law import Forecast, forecast
 from exhume.support.validation import whole_number
 from exhume.target.first_layer import first_layer, is_followed_by_curve, is_followed_by_relu
@@ -68,7 +70,8 @@ class NetworkForecast:
         head: the law's forecast for the last layer alone.
         unmix: why the first layer cannot be unmixed; empty if nothing speaks against it.
         unmix_exact: whether a ReLU follows it, whose zeros can make the result exact; else it is approximate.
-        unmix_passes: feature passes that `unmix` makes at most; None without a ReLU.
+        unmix_starts: about the most starts of `unmix`, a feature pass each, to which estimates of samples add passes of
+            their own; None without a ReLU.
 
     Examples:
         >>> from torch import nn
@@ -88,7 +91,7 @@ class NetworkForecast:
     head: Forecast
     unmix: str
     unmix_exact: bool
-    unmix_passes: int | None
+    unmix_starts: int | None
 
     @property
     def unknowns(self) -> int:
@@ -119,7 +122,7 @@ class NetworkForecast:
             "num_parameters": self.num_parameters,
             "unknowns": self.unknowns,
             "head": self.head.to_json(),
-            "unmix": {**unmix, "most_passes": self.unmix_passes},
+            "unmix": {**unmix, "most_starts": self.unmix_starts},
             "spans": [layer.name for layer in self.spans],
             "layers": layers,
         }
@@ -131,23 +134,27 @@ def forecast_network(
     """Counts the equations of all layers of a network.
 
     Args:
-        module: in any mode; it is not changed, and its weights do not matter.
+        module: in any mode; it is not changed. Of its weights only the share of features that are zero at random inputs
+            is counted, as in an audit of them.
         input_shape: shape of one input.
         num_samples: n.
         activation: of the features that the head reads, for the law's forecast; by default their zeros at random
-            inputs show what it needs.
+            inputs show what it needs, or it is "relu" where no attack can read the head.
     """
     whole_number("num_samples", num_samples)
     training = module.training
     module.eval()
     try:
-        probes = probe_inputs(module, input_shape, 2)
-        head = find_head(module, None, probes)
-        layers, (reason, exact) = _layers(module, probes), _why_not_unmixed(module, input_shape, num_samples)
-        of_head = _head_forecast(module, head, input_shape, num_samples, activation)
+        prepared = prepare(module, tuple(input_shape))
+        head = find_head(prepared, None, probes := probe_inputs(prepared, input_shape, 2))
+        layers, (reason, exact) = _layers(prepared, probes), _why_not_unmixed(prepared, input_shape, num_samples)
+        of_head = _head_forecast(prepared, head, input_shape, num_samples, activation)
     finally:
         module.train(training)
     tuning = UnmixTuning()
+    starts = tuning.starts + tuning.starts_per_sample * num_samples
+    if num_samples <= tuning.most_drawn:
+        starts += tuning.starts_per_column * (num_samples - 1)
     return NetworkForecast(
         num_samples=num_samples,
         input_dim=math.prod(input_shape),
@@ -156,7 +163,7 @@ def forecast_network(
         head=of_head,
         unmix=reason,
         unmix_exact=exact,
-        unmix_passes=tuning.starts + tuning.starts_per_sample * num_samples if exact else None,
+        unmix_starts=starts if exact else None,
     )
 
 
@@ -164,15 +171,16 @@ def _head_forecast(
     module: nn.Module, head: Head, input_shape: tuple[int, ...], num_samples: int, activation: str | None
 ) -> Forecast:
     """The law's forecast for the head, as of a target with known initial weights, its bias included."""
-    features = ModuleFeatureMap(module, head.name, input_shape)
+    count = partial(forecast, input_dim=math.prod(input_shape), num_samples=num_samples, num_outputs=head.num_outputs)
+    try:
+        features = ModuleFeatureMap(module, head.name, input_shape)
+    except InputError:  # a target of it is refused too; the formula alone, without the bias
+        return count(head.num_outputs * head.num_features, activation=activation or "relu")
     if head.has_bias and (not features.symmetry.homogeneous or num_samples <= head.num_outputs):
         features = features.with_bias()
     displacement = torch.ones((head.num_outputs, features.num_features))
     target = Target(fastest(features), displacement, Knowledge(num_samples=num_samples), input_shape)
-    if activation is None:
-        return target.forecast()
-    dim = features.input_dim
-    return forecast(target.num_parameters, dim, num_samples, num_outputs=head.num_outputs, activation=activation)
+    return target.forecast() if activation is None else count(target.num_parameters, activation=activation)
 
 
 def _layers(module: nn.Module, probes: torch.Tensor) -> tuple[LayerCount, ...]:
@@ -216,8 +224,8 @@ def _why_not_unmixed(module: nn.Module, input_shape: tuple[int, ...], num_sample
     relu = is_followed_by_relu(module, first.layer, input_shape)
     if not relu and not is_followed_by_curve(module, first.layer, input_shape):
         return f"neither a ReLU nor a smooth activation follows the first layer {first.name!r}", False
-    if num_samples >= min(inputs, neurons):
-        return f"{num_samples} samples fill the first layer of {inputs} inputs and {neurons} neurons", relu
+    if filled := why_filled(first, inputs + (first.layer.bias is not None), num_samples):
+        return filled, relu
     if relu and neurons < FEWEST_NEURONS * num_samples:
         return f"{neurons} neurons are fewer than {FEWEST_NEURONS:g} for each of {num_samples} samples", relu
     return "", relu

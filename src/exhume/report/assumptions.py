@@ -23,7 +23,7 @@ _FIRST_LAYER = (
     "The weights of the first layer before training were known, from a checkpoint or from the seed that makes them."
 )
 _NOT_USED = "Those of other layers before training were not used."
-_FOR_ESTIMATES = "Those of other layers were known, and are read where the zeros do not tell the samples apart."
+_FOR_ESTIMATES = "Those of other layers were known, and could be read where the zeros do not tell the samples apart."
 _FOR_COLUMNS = "Those of other layers were known and needed: what a sample sent back is computed from all of them."
 _ALPHABETS = {
     "signs": "Labels were known to be -1 or +1, and to be fitted exactly.",
@@ -82,11 +82,11 @@ def model_card(subject: Subject, verdict: Verdict, provenance: tuple[Fact, ...])
 
 
 def _other_layers(result: Reconstruction) -> str:
-    """What unmixing read of the layers above the first one, which has a weight and at most one bias."""
+    """What unmixing could read of the layers above the first one, which has a weight and at most one bias."""
     if "zero_shares" not in result.evidence:
         return _FOR_COLUMNS
-    read = {name.rpartition(".")[0] for name in result.evidence.get("initial_weights", ())}
-    return _FOR_ESTIMATES if len(read) > 1 else _NOT_USED
+    known = {name.rpartition(".")[0] for name in result.evidence.get("initial_weights", ())}
+    return _FOR_ESTIMATES if len(known) > 1 else _NOT_USED
 
 
 def _of_data(known: Knowledge, result: Reconstruction) -> list[Fact]:

@@ -60,14 +60,18 @@ def premise_table(subject: Subject) -> tuple[Table, ...]:
 
 
 def layers_table(result: Reconstruction | None) -> tuple[Table, ...]:
-    """The weights that `layers` read, by name, with the equations that each gives; none of another attack."""
+    """What `layers` read: weights with the equations that each gives, or layers by name; none of another attack."""
     if result is None or result.method != Layers.name:
         return ()
-    names = result.evidence.get("parameters") or result.evidence.get("layers", [])
-    counts = result.evidence.get("equations") or [None] * len(names)
-    rows = [{"Weights": name, "Equations": count} for name, count in zip(names, counts, strict=True)]
-    caption = "The displacement of these weights was read: each number of it is one equation, as far as it is counted."
-    return (Table.of("Weights whose displacement was read", rows, caption=caption, name="layers"),) if rows else ()
+    if names := result.evidence.get("parameters"):
+        title, caption = "Weights whose displacement was read", "Each number of the displacement is one equation."
+        counts = result.evidence.get("equations") or [None] * len(names)
+        rows = [{"Weights": name, "Equations": count} for name, count in zip(names, counts, strict=True)]
+    else:
+        title = "Layers whose row spaces candidates were compared with"
+        caption = "The patches that a training sample shows to a layer lie near the row space of its displacement."
+        rows = [{"Layer": name} for name in result.evidence.get("layers", ())]
+    return (Table.of(title, rows, caption=caption, name="layers"),) if rows else ()
 
 
 def _score_facts(subject: Subject, score: Score) -> list[Fact]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from exhume import __version__
+from exhume.attacks import total_samples
 from exhume.data import Dataset
 from exhume.defences import Outcome
 from exhume.report.assumptions import diagnosis_facts, list_assumptions, model_card
@@ -117,20 +118,17 @@ def subject_of(
     folder: RunFolder, target: Target, result: Reconstruction, secret: Dataset | None, *, redact: bool = False
 ) -> Subject:
     """One result of a run folder as the subject of a report, scored if the truth is given and it did not diverge."""
-    known = result.knowledge
     score, notes = score_unless_diverged(result, secret, target.features)
     return Subject(
         name=folder.path.resolve().name,
         result=result,
-        forecast=target.with_knowledge(known).forecast(len(result.samples) + known.known_samples),
+        forecast=target.with_knowledge(result.knowledge).forecast(total_samples(result)),
         input_shape=target.input_shape,
         dataset=secret,
         score=score,
         premise=None if secret is None or not secret.num_samples else _premise(target, result, secret),
         count=count_published(
-            target,
-            secret.num_samples if secret else len(result.samples) + known.known_samples,
-            confirmed=secret is not None,
+            target, secret.num_samples if secret else total_samples(result), confirmed=secret is not None
         ),
         provenance=run_provenance(folder.attack(result.method) / "result.json", secret),
         redacted=redact,
@@ -141,8 +139,8 @@ def subject_of(
 def _premise(target: Target, result: Reconstruction, secret: Dataset) -> Premise:
     """The attack's equation at the truth."""
     target = target.with_knowledge(result.knowledge)
-    sought = len(result.samples) + result.knowledge.known_samples
-    return premise_at(target, secret.inputs, secret.comparison_samples, complete=secret.num_samples >= sought)
+    complete = secret.num_samples >= total_samples(result)
+    return premise_at(target, secret.inputs, secret.comparison_samples, complete=complete)
 
 
 def run_provenance(file: Path, secret: Dataset | None) -> tuple[Fact, ...]:

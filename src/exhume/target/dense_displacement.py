@@ -36,8 +36,9 @@ _SHARE_ROUNDS, _SAME_SHARE = 12, 1e-9
 # seed 10, and an entry counts as zero up to six times this; 0.1 found fewer columns on five of eight of them.
 _BIAS_NOISE = 0.03
 _ON_A_FROZEN_BODY = (
-    "; of a dense block on a frozen body give the block alone, Target.last_layer(block, ...): features of the body "
-    "come back, not the inputs (docs/explanation/unmix.md, Dense layers on a frozen body)"
+    ". If a dense block was trained on a frozen body, of convolutions or not, attack the block alone: "
+    "Target.last_layer(block, ...). The result is then the body's features of each sample, not its inputs "
+    "(docs/explanation/unmix.md, Dense layers on a frozen body)"
 )
 # Eigenvalues closer together than this many neighbours are the share of the initial weights.
 _NEIGHBOUR = 3
@@ -130,12 +131,9 @@ def dense_displacement(
     weight = first.layer.weight.detach().double()
     before = model.initial[first.parameter("weight")].to(weight)
     bias, bias_before = first.layer.bias, model.initial.get(first.parameter("bias"))
-    with_bias = bias is not None and bias_before is not None
-    pair = (before, weight)
-    if with_bias:
-        assert bias is not None
-        assert bias_before is not None
-        pair = (_beside(before, bias_before.to(weight)), _beside(weight, bias.detach().double()))
+    with_bias, pair = False, (before, weight)
+    if bias is not None and bias_before is not None:
+        with_bias, pair = True, (_beside(before, bias_before.to(weight)), _beside(weight, bias.detach().double()))
         if first.parameter("bias") in model.undecayed and (parts := _with_constant_bias(*pair, num_samples)):
             relu = is_followed_by_relu(model.module, first.layer, input_shape)
             return DenseDisplacement(first, *pair, True, *parts, relu, bias_factor=_bias_factor(parts[0]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from exhume.errors import InputError
 from exhume.features.find_head import input_of, run
@@ -96,7 +97,7 @@ def _sent_back(
 
     handle = layer.register_forward_hook(keep)
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # the other kernels have no second derivative
             outputs = module(probe_inputs(module, input_shape, _PROBES))
             weights = torch.linspace(1, 2, outputs.numel()).to(outputs).reshape(outputs.shape)
             (sent_back,) = torch.autograd.grad((outputs * weights).sum(), kept[0], create_graph=again)

@@ -68,7 +68,7 @@ def curved_nodes(
 def _with_decay(
     network: TrainedNetwork, samples: torch.Tensor, loss_of: LossOf, times: list[float], tuning: SmoothTuning
 ) -> _Path:
-    """The path of the first of the rising times of training after which a longer one misses more."""
+    """The path that misses least. Times of training are tried in rising order, until a longer one misses more."""
     paths: list[_Path] = []
     for time in times:
         paths.append(_simulate(network, samples, loss_of, -math.log(network.share) / time, time, tuning))
@@ -87,12 +87,7 @@ def _named(network: TrainedNetwork, flat: torch.Tensor) -> dict[str, torch.Tenso
 
 
 def _simulate(
-    network: TrainedNetwork,
-    samples: torch.Tensor,
-    loss_of: LossOf,
-    decay: float,
-    until: float,
-    tuning: SmoothTuning,
+    network: TrainedNetwork, samples: torch.Tensor, loss_of: LossOf, decay: float, until: float, tuning: SmoothTuning
 ) -> _Path:
     """Gradient descent in short steps from the initial weights: until a time, or to where it is next to the trained."""
     now, end = (

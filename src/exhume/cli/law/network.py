@@ -30,7 +30,7 @@ def show_network(reference: str, input_shape: str, num_samples: int, activation:
 def _describe(counted: NetworkForecast) -> str:
     """The sentence, what each attack could read, and a table of the layers."""
     spans = ", ".join(layer.name for layer in counted.spans) or "none: the samples fill every layer"
-    unmix = f"no: {counted.unmix}" if counted.unmix else f"possible; at most {counted.unmix_passes or 0:,} passes"
+    unmix = f"no: {counted.unmix}" if counted.unmix else f"possible; about {counted.unmix_starts or 0:,} starts at most"
     if not counted.unmix and not counted.unmix_exact:
         unmix = "possible, approximately: the activation is smooth and leaves no exact zeros"
     law, each = counted.head, ""
