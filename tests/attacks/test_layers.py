@@ -54,8 +54,9 @@ def dense(samples, decay=0.0):
     return exhume.Target.network(module, initial=before, input_shape=(8,))
 
 
-@pytest.mark.parametrize("decay", [0.0, pytest.param(0.02, marks=pytest.mark.slow)])
-def test_samples_of_a_dense_network_are_found_and_certified(decay):
+# With decay the duration of the training is one of a few that are tried, and the end of the path misses more.
+@pytest.mark.parametrize(("decay", "most_missed"), [(0.0, 0.1), pytest.param(0.02, 0.3, marks=pytest.mark.slow)])
+def test_samples_of_a_dense_network_are_found_and_certified(decay, most_missed):
     samples = data.load("sphere", dim=8, samples=2).inputs
     target = dense(samples, decay)
     result = exhume.Layers()(target, num_samples=2)
@@ -64,7 +65,7 @@ def test_samples_of_a_dense_network_are_found_and_certified(decay):
     assert max(errors) < 0.05
     assert all(error < 3 * bar for error, bar in zip(errors, result.certificate.predicted_errors, strict=True))
     assert result.evidence["confirmed"] == 2
-    assert result.evidence["miss"] < 0.1
+    assert result.evidence["miss"] < most_missed
     assert any(
         "on a path of training that was simulated with the samples; its end misses" in note for note in result.notes
     )
