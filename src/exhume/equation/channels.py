@@ -72,7 +72,7 @@ class ChannelEquation:
         count: called with the number of rows whenever they pass through the network.
 
     Attributes:
-        num_equations: numbers in Delta W.
+        num_equations: numbers in Delta W, less those that known samples use up.
         squared_norm: of Delta W.
     """
 
@@ -92,6 +92,7 @@ class ChannelEquation:
         self._fixed = before[:, None]  # weight decay takes an unknown share of them
         if known is not None:
             self._fixed = torch.cat([self._columns(known.to(before)), self._fixed], 1)
+            self.num_equations -= len(known) * len(nodes) * len(before)
 
     def at(self, rows: torch.Tensor) -> ChannelPoint:
         """The equation with coefficients fitted by least squares."""
@@ -134,7 +135,10 @@ class ChannelEquation:
 
     def project(self, point: ChannelPoint, change: torch.Tensor) -> torch.Tensor:
         """What no coefficients explain of a change (o, K)."""
-        return change - _combined(_solve(point.factor, point.columns, change), point.columns)
+        rest = change - _combined(_solve(point.factor, point.columns, change), point.columns)
+        if change.dtype == torch.float64:
+            rest = rest - _combined(_solve(point.factor, point.columns, rest), point.columns)
+        return rest
 
     def squared_size(self, change: torch.Tensor) -> float:
         """||change||^2."""
@@ -155,8 +159,9 @@ class ChannelEquation:
 
     def cancellation(self, point: ChannelPoint) -> float:
         """How much larger the samples' terms are than Delta W."""
-        used = self._by_sample(point.weights, point.num_samples).flatten(1)
-        terms = used[..., None] * point.columns[:, : used.shape[1]]
+        used = self._by_sample(point.weights, point.num_samples)
+        columns = point.columns[:, : used[0].numel()].unflatten(1, used.shape[1:])  # (o, Q, m, K)
+        terms = torch.einsum("oqm,oqmk->omk", used, columns)
         return max(1.0, math.sqrt(self.squared_size(terms) / self.squared_norm))
 
     def _by_sample(self, weights: torch.Tensor, count: int) -> torch.Tensor:
