@@ -69,14 +69,15 @@ class PooledTuning:
             first solve of noise, of all others, and of the last fits in turn.
         draw, fit, joint, prune: when the solves end: of noise, of n rows, of the rows of two draws together, and after
             some of them are dropped.
+        cg: of all solves.
         dropped: share of the rows that is dropped at once, down to n.
         gained: share of the loss that a draw leaves at most if it is a success.
-        patience: draws in a row without one after which the path is simulated anew, or the start ends.
+        patience: draws in a row without one after which the path is simulated.
         nodes, last_nodes: on simulated paths, and on those of the last fits.
         settled: share of the miss that a simulated path leaves at most if another follows.
     """
 
-    drawn: float = tuned(1.2, "x samples", **POOLED)
+    drawn: float = tuned(1.4, "x samples", **POOLED)
     wide: float = tuned(1.5, "1 / deviation", **POOLED)
     usual: float = tuned(3.5, "1 / deviation", **POOLED)
     last: tuple[float, ...] = tuned((3.5, 5.0, 7.0, 10.0), "1 / deviation", **POOLED)
@@ -84,6 +85,7 @@ class PooledTuning:
     fit: StoppingRule = tuned(StoppingRule(10, 1e-6, window=4, max_left=0.94), "steps and loss", **POOLED)
     joint: StoppingRule = tuned(StoppingRule(6, 1e-6), "steps", **POOLED)
     prune: StoppingRule = tuned(StoppingRule(2, 1e-6), "steps", **POOLED)
+    cg: CGOptions = tuned(CGOptions(8, 0.1), "steps and tolerance", **POOLED)
     dropped: float = tuned(0.2, "share", **POOLED)
     gained: float = tuned(0.97, "share", **POOLED)
     patience: int = tuned(3, "draws", **POOLED)

@@ -2,9 +2,9 @@
 
 A few more rows than samples are drawn from noise and solved by themselves. They are solved once more together with the
 rows found so far, and the n that contribute most are kept if the loss falls: every draw brings some samples that the
-others have mixed. Once draws bring nothing, the path of training is simulated with the rows, and they are fitted and
-draws are made on it. ReLUs are smooth in all of this, and sharper in the last fits. Then the next start begins from
-noise, on the best path so far; two starts that agree are enough.
+others have mixed. Once draws bring nothing, the path of training is simulated with the rows, and they are fitted on it.
+ReLUs are smooth in all of this, and sharper in the last fits. Then the next start begins from noise, on the best path so
+far. Where two starts differ, their rows are solved together; two that agree are enough.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class PooledState:
         loss: of the rows.
         miss: of the path's end from the trained weights, over the displacement.
         stalled: draws in a row that brought nothing.
-        improved: whether one has since the path was simulated.
         tries: of this phase.
         starts: independent starts made; the current one included.
         crossing: whether the rows are those of two starts together.
@@ -60,7 +59,6 @@ class PooledState:
     loss: float = math.inf
     miss: float = math.inf
     stalled: int = 0
-    improved: bool = True
     tries: int = 0
     starts: int = 1
     crossing: bool = False
@@ -137,14 +135,14 @@ class PooledSearch(SearchOnPaths[PooledState]):
         gained = point.loss < tuning.gained * state.loss
         if point.loss < state.loss:
             state = replace(state, rows=point.rows, loss=point.loss)
-        return replace(state, stalled=0 if gained else state.stalled + 1, improved=state.improved or gained)
+        return replace(state, stalled=0 if gained else state.stalled + 1)
 
     def _settle(self, state: PooledState, session: Session) -> PooledState:
-        """A new path and a fit on it, until its end comes no nearer; then draws on it, if the last ones helped."""
+        """A new path and a fit on it, until its end comes no nearer."""
         tuning = self._pooled
         path, miss = self.path(state.rows, tuning.nodes)
         if state.tries and miss > tuning.settled * state.miss:
-            return replace(state, phase=DRAW if state.improved else SHARPEN, improved=False, stalled=0, tries=0)
+            return replace(state, phase=SHARPEN, tries=0)
         state = replace(state, path_rows=state.rows, path=path, miss=miss, tries=state.tries + 1)
         point = self._solve(self._equation(state, tuning.usual), state.rows, tuning.fit, session)
         return replace(state, rows=point.rows, loss=point.loss)
@@ -173,10 +171,10 @@ class PooledSearch(SearchOnPaths[PooledState]):
         if len(before) and not state.crossing:
             loss = self._equation(state, self._pooled.usual).at(state.rows).loss
             state = self._crossed(replace(state, loss=loss, crossing=True), before, session)
-            return replace(state, phase=SETTLE, improved=False, tries=0)
+            return replace(state, phase=SETTLE, tries=0)
         # The next rows start from noise too, but on the best path so far: there the truth leaves far less.
         none = state.rows[:0]
-        state = replace(state, phase=DRAW, rows=none, loss=math.inf, crossing=False, stalled=0, improved=False)
+        state = replace(state, phase=DRAW, rows=none, loss=math.inf, crossing=False, stalled=0)
         return self.restore(replace(state, path_rows=state.best, starts=state.starts + 1, tries=0))
 
     def _equation(self, state: PooledState, sharpness: float) -> ChannelEquation:
@@ -190,7 +188,7 @@ class PooledSearch(SearchOnPaths[PooledState]):
             rows,
             self.norms,
             rule,
-            cg=self._tuning.cg,
+            cg=self._pooled.cg,
             damping=Damping(least=self._tuning.least_damping),
             should_stop=lambda point: session.budget_spent() is not None,
         ).point
