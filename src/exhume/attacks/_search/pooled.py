@@ -2,9 +2,9 @@
 
 A few more rows than samples are drawn from noise and solved by themselves. They are solved once more together with the
 rows found so far, and the n that contribute most are kept if the loss falls: every draw brings some samples that the
-others have mixed. Once draws bring nothing, the path of training is simulated with the rows, and they are fitted on it.
-ReLUs are smooth in all of this, and sharper in the last fits. Then the next start begins from noise, on the best path so
-far. Where two starts differ, their rows are solved together; two that agree are enough.
+others have mixed. Once draws bring nothing, the path of training is simulated with the rows, and they are fitted on
+it. ReLUs are smooth in all of this, and sharper in the last fits. Then the next start begins from noise, on the best
+path so far. Where two starts differ, their rows are solved together; two that agree are enough.
 """
 
 from __future__ import annotations
