@@ -88,7 +88,7 @@ class PooledTuning:
     cg: CGOptions = tuned(CGOptions(8, 0.1), "steps and tolerance", **POOLED)
     dropped: float = tuned(0.2, "share", **POOLED)
     gained: float = tuned(0.97, "share", **POOLED)
-    patience: int = tuned(3, "draws", **POOLED)
+    patience: int = tuned(5, "draws", **POOLED)
     nodes: int = tuned(3, "nodes", **POOLED)
     last_nodes: int = tuned(5, "nodes", **POOLED)
     settled: float = tuned(0.95, "share", **POOLED)

@@ -3,8 +3,8 @@
 A few more rows than samples are drawn from noise and solved by themselves. They are solved once more together with the
 rows found so far, and the n that contribute most are kept if the loss falls: every draw brings some samples that the
 others have mixed. Once draws bring nothing, the path of training is simulated with the rows, and they are fitted on
-it. ReLUs are smooth in all of this, and sharper in the last fits. Then the next start begins from noise, on the best
-path so far. Where two starts differ, their rows are solved together; two that agree are enough.
+it. ReLUs are smooth in all of this, and sharper in the last fits. Then the next start begins from noise. Where two
+starts differ, their rows are solved together; two that agree are enough.
 """
 
 from __future__ import annotations
@@ -172,10 +172,9 @@ class PooledSearch(SearchOnPaths[PooledState]):
             loss = self._equation(state, self._pooled.usual).at(state.rows).loss
             state = self._crossed(replace(state, loss=loss, crossing=True), before, session)
             return replace(state, phase=SETTLE, tries=0)
-        # The next rows start from noise too, but on the best path so far: there the truth leaves far less.
-        none = state.rows[:0]
-        state = replace(state, phase=DRAW, rows=none, loss=math.inf, crossing=False, stalled=0)
-        return self.restore(replace(state, path_rows=state.best, starts=state.starts + 1, tries=0))
+        none, starts = state.rows[:0], state.starts + 1
+        state = replace(state, phase=DRAW, rows=none, path_rows=none, loss=math.inf, starts=starts)
+        return self.restore(replace(state, crossing=False, stalled=0, tries=0))
 
     def _equation(self, state: PooledState, sharpness: float) -> ChannelEquation:
         return ChannelEquation(self._head, state.path, sharpness, self._nodes.known, self.problem.features.count)
