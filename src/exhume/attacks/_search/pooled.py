@@ -91,7 +91,8 @@ class PooledSearch(SearchOnPaths[PooledState]):
         """The path is simulated again."""
         if not len(state.path_rows):
             return replace(state, path=tuple(self.network.straight(self._tuning.ends)))
-        count = self._pooled.last_nodes if state.phase == SHARPEN and state.tries else self._pooled.nodes
+        sharpened = state.phase == COMPARE or (state.phase == SHARPEN and state.tries)
+        count = self._pooled.last_nodes if sharpened else self._pooled.nodes
         return replace(state, path=self.path(state.path_rows, count)[0])
 
     def where(self, state: PooledState) -> Where:
