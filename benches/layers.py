@@ -90,7 +90,13 @@ GROUPS = {
     "full": Group("conv 32-32, full batch", Conv(), FULL, 5),
     "momentum": Group("conv 32-32, batches of 5, momentum 0.9", Conv(), BATCHES, 3),
     "gelu": Group("conv 32-32 with GELU, full batch", Conv(activation=nn.GELU), FULL, 2),
-    "pooled": Group("conv 64-128, pooled head", Conv((64, 128), pooled=True), Recipe(0.1, 5000, until=0.01), 2),
+    "pooled": Group(
+        "conv 64-128, pooled head",
+        Conv((64, 128), pooled=True),
+        Recipe(0.1, 5000, until=0.01),
+        2,
+        max_seconds=240.0,
+    ),
     "adam": Group("conv 32-32, Adam (premise broken)", Conv(), Recipe(1e-3, 500, until=0.01, optimiser="adam"), 1),
     "twenty": Group("conv 32-32, full batch", Conv(), FULL, 1, samples=20),
     "vit": Group(

@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from exhume.equation.channels import ChannelEquation
 from exhume.equation.dense_span import DenseSpan
 from exhume.equation.norms import FixedNorm, FreeNorm
 from exhume.equation.nuisance import Nuisance
 from exhume.equation.path import Nodes as PathNodes
 from exhume.equation.path import PathEquation
+from exhume.equation.pooled_head import find_pooled_head
 from exhume.equation.protocol import Equation
 from exhume.equation.span import Span
 from exhume.equation.trained_network import TrainedNetwork
 from exhume.features import GaussianMatrix, RandomFeatureMap
+from exhume.features.smooth_relu import scaled_gelu
 from exhume.networks import MLP
 from exhume.solvers import StoppingRule, levenberg_marquardt
 from exhume.target.network_weights import NetworkWeights
@@ -170,13 +173,13 @@ class SmallConv(torch.nn.Module):
 
     input_shape = (1, 1, DIM)
 
-    def __init__(self):
+    def __init__(self, activation=torch.nn.Tanh):
         super().__init__()
         self.body = torch.nn.Sequential(
             torch.nn.Conv2d(1, 4, (1, 3), padding=(0, 1)),
             torch.nn.GELU(),
             torch.nn.Conv2d(4, 6, (1, 2)),
-            torch.nn.Tanh(),
+            activation(),
         )
         self.head = torch.nn.Linear(6, 2)
 
@@ -184,10 +187,51 @@ class SmallConv(torch.nn.Module):
         return self.head(self.body(inputs).mean((2, 3)))
 
 
-def small_conv():
+def small_conv(activation=torch.nn.Tanh):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return SmallConv().double().eval()
+        return SmallConv(activation).double().eval()
+
+
+def channel_case(activation, shares, *, known=0):
+    """The last convolution: gradients of every feature in the weights of its channel, at nodes, and weight decay."""
+    network = small_conv(activation)
+    after = {name: weight.detach() for name, weight in network.named_parameters()}
+    before = {name: weight + 0.1 * normal(*weight.shape, seed=6) for name, weight in after.items()}
+    trained = TrainedNetwork(NetworkWeights(network, "head", tuple(after), before), network.input_shape)
+    head = find_pooled_head(trained, "head", tuple(after))
+    assert (head.convolution, head.head) == ("body.2", "head")
+    nodes, given = tuple(trained.straight(shares)), normal(known, DIM, seed=2) if known else None
+    equation = ChannelEquation(head, nodes, 3.0, given)
+    names = ("body.2.weight", "body.2.bias")
+    start = torch.cat([before[name].flatten(1) if name == names[0] else before[name][:, None] for name in names], 1)
+
+    def gradients(node, row):
+        """(o, o, K): of every feature in the weights of every channel."""
+        body = {name.removeprefix("body."): weight for name, weight in node.items() if name.startswith("body.")}
+
+        def features(weight, bias):
+            changed = {**body, "2.weight": weight, "2.bias": bias}
+            with scaled_gelu(3.0 / head.scale):
+                outputs = torch.func.functional_call(network.body, changed, (row.reshape(1, *network.input_shape),))
+            return outputs.mean((2, 3))[0]
+
+        weight, bias = torch.autograd.functional.jacobian(features, (body["2.weight"], body["2.bias"]))
+        return torch.cat([weight.flatten(2), bias[..., None]], 2)
+
+    def design(rows):
+        every = list(rows) + ([] if given is None else list(given))
+        found = torch.stack([torch.stack([gradients(node, row) for row in every]) for node in nodes])  # (Q, m, o, o, K)
+        own = found.diagonal(dim1=2, dim2=3).permute(3, 0, 1, 2)  # (o, Q, m, K)
+        assert float(found.square().sum()) == pytest.approx(float(own.square().sum()))  # channels are separate
+        blocks = [own[:, :, :SAMPLES].flatten(1, 2), torch.cat([own[:, :, SAMPLES:].flatten(1, 2), start[:, None]], 1)]
+        return torch.cat([torch.block_diag(*[each.T for each in block]) for block in blocks], 1)
+
+    def in_order(coefficients):
+        return coefficients.reshape(SAMPLES, len(nodes), -1).permute(2, 1, 0).flatten()
+
+    rhs = equation.displacement.flatten()
+    return Case(equation, normal(SAMPLES, DIM, seed=4), lambda rows: rhs, design, in_order, known)
 
 
 SPANS = {
@@ -213,6 +257,9 @@ EQUATIONS = {
     "path, errors that sum to zero": lambda: path_case(small_mlp(3), [0.0, 1.0], zero_sum=True),
     "path, known samples": lambda: path_case(small_mlp(), [0.3], known=2),
     "path, pooled convolutions": lambda: path_case(small_conv(), [0.0, 1.0]),
+    "channels": lambda: channel_case(torch.nn.Tanh, [0.0, 1.0]),
+    "channels, smooth ReLUs": lambda: channel_case(torch.nn.ReLU, [0.0, 1.0]),
+    "channels, known sample": lambda: channel_case(torch.nn.Tanh, [1.0], known=1),
 }
 
 

@@ -13,7 +13,7 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._finish.feature_spans import finish_spans
 from exhume.attacks._finish.layers import finish_layers
 from exhume.attacks._search.feature_spans.search import FeatureSpanSearch
-from exhume.attacks._search.layers import LayersSearch
+from exhume.attacks._search.pooled import layers_search
 from exhume.equation.feature_span import FeatureSpans
 from exhume.equation.parameters import chosen_names, count_equations, known_network
 from exhume.equation.path import MEMORY_BUDGET, Nodes
@@ -90,7 +90,7 @@ class Layers(Attack):
         if self._too_large(network, names, problem.num_samples):
             proposal = self._by_feature_spans(problem, session, network, names)
         else:
-            search = LayersSearch(problem, network, Nodes((), names, known=target.knowledge.samples), self.max_starts)
+            search = layers_search(problem, network, Nodes((), names, known=target.knowledge.samples), self.max_starts)
             found = session.run_stage(search)
             counted = self.equation_count(target, problem.num_samples)
             proposal = finish_layers(problem, search, found, counted, self.limits)  # type: ignore[arg-type]

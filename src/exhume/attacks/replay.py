@@ -14,7 +14,7 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import SearchResult
 from exhume.attacks._finish.replayed import certify_replay
 from exhume.attacks._finish.unmixed import unmixed_samples
-from exhume.attacks._search.layers import LayersSearch
+from exhume.attacks._search.pooled import layers_search
 from exhume.attacks._search.replaying.search import ReplaySearch
 from exhume.attacks._search.replaying.start import placed
 from exhume.attacks._search.replaying.training import Training
@@ -157,7 +157,8 @@ def _found_otherwise(problem: Problem, session: Session) -> Tensor | None:
     names, _ = chosen_names(target, "all", from_initial=True)
     network = TrainedNetwork(model, target.input_shape, torch.float32)
     try:
-        return session.run_stage(LayersSearch(problem, network, Nodes((), names), Layers.max_starts), _SHARE).rows
+        search = layers_search(problem, network, Nodes((), names), Layers.max_starts)
+        return session.run_stage(search, _SHARE).rows
     except InputError:  # gradients that do not fit into memory
         return None
 

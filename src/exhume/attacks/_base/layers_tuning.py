@@ -19,6 +19,13 @@ RESNET = {
 }
 
 
+POOLED = {
+    "problem": "conv nets 64-128 at 8 x 8 with ReLU and a pooled head on ten digits and ten CIFAR-10 images, SGD",
+    "suite": "layers",
+    "rare": "networks with a pooled head",
+}
+
+
 @dataclass(frozen=True)
 class SpanTuning:
     """The search for samples one by one in feature spans.
@@ -53,6 +60,41 @@ class SpanTuning:
 
 
 @dataclass(frozen=True)
+class PooledTuning:
+    """The search for all samples of a network with a pooled head by the channel equation.
+
+    Attributes:
+        drawn: rows of noise that are solved by themselves, over the samples sought.
+        wide, usual, last: sharpness of ReLUs in units of the standard deviation of the convolution's outputs: of the
+            first solve of noise, of all others, and of the last fits in turn.
+        draw, fit, joint, prune: when the solves end: of noise, of n rows, of the rows of two draws together, and after
+            some of them are dropped.
+        cg: of all solves.
+        dropped: share of the rows that is dropped at once, down to n.
+        gained: share of the loss that a draw leaves at most if it is a success.
+        patience: draws in a row without one after which the path is simulated.
+        nodes, last_nodes: on simulated paths, and on those of the last fits.
+        settled: share of the miss that a simulated path leaves at most if another follows.
+    """
+
+    drawn: float = tuned(1.4, "x samples", **POOLED)
+    wide: float = tuned(1.5, "1 / deviation", **POOLED)
+    usual: float = tuned(3.5, "1 / deviation", **POOLED)
+    last: tuple[float, ...] = tuned((3.5, 5.0, 7.0, 10.0), "1 / deviation", **POOLED)
+    draw: StoppingRule = tuned(StoppingRule(15, 1e-6, window=4, max_left=0.94), "steps and loss", **POOLED)
+    fit: StoppingRule = tuned(StoppingRule(10, 1e-6, window=4, max_left=0.94), "steps and loss", **POOLED)
+    joint: StoppingRule = tuned(StoppingRule(6, 1e-6), "steps", **POOLED)
+    prune: StoppingRule = tuned(StoppingRule(2, 1e-6), "steps", **POOLED)
+    cg: CGOptions = tuned(CGOptions(8, 0.1), "steps and tolerance", **POOLED)
+    dropped: float = tuned(0.2, "share", **POOLED)
+    gained: float = tuned(0.97, "share", **POOLED)
+    patience: int = tuned(5, "draws", **POOLED)
+    nodes: int = tuned(3, "nodes", **POOLED)
+    last_nodes: int = tuned(5, "nodes", **POOLED)
+    settled: float = tuned(0.95, "share", **POOLED)
+
+
+@dataclass(frozen=True)
 class LayersTuning:
     """The search for all samples of a network by the path equation.
 
@@ -75,6 +117,7 @@ class LayersTuning:
         missed: error bar at least, over the miss of the simulated path.
         exchanged: error of samples that exchanged parts, at most, over what their residual explains if all of it comes
             from a uniform exchange.
+        pooled: of the search by the channel equation, where the head is pooled.
         spans: of the search in feature spans, where the path equation does not fit into memory.
     """
 
@@ -102,4 +145,5 @@ class LayersTuning:
     agree: float = tuned(0.2, "relative distance", **CONV)
     missed: float = tuned(0.3, "x miss", **CONV)
     exchanged: float = tuned(5.0, "x error of a uniform exchange", **CONV)
+    pooled: PooledTuning = PooledTuning()
     spans: SpanTuning = SpanTuning()

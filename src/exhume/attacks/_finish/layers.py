@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from exhume.attacks._base.problem import EquationCount, Problem, Proposal
-from exhume.attacks._search.layers import LayersFound, LayersSearch
+from exhume.attacks._search.on_paths import LayersFound, SearchOnPaths
 from exhume.equation.path import PathEquation, PathPoint
 from exhume.results.certificate import APPROXIMATE, FAILED, RECOVERED_BELOW, Certificate
 from exhume.results.error_bars import Limits, NormalOperator, leave_out_errors, predict_errors
@@ -17,7 +18,7 @@ _TOO_FEW = "Fewer equations than unknowns: many different data sets explain thes
 
 
 def finish_layers(
-    problem: Problem, search: LayersSearch, found: LayersFound, counted: EquationCount, limits: Limits
+    problem: Problem, search: SearchOnPaths[Any], found: LayersFound, counted: EquationCount, limits: Limits
 ) -> Proposal:
     """The samples with their certificate, by the equation on the path that is simulated with them."""
     confirmed = search.confirmations(found.rows, found.found) > 1
@@ -58,7 +59,7 @@ def finish_layers(
 
 
 def _bars(
-    search: LayersSearch,
+    search: SearchOnPaths[Any],
     found: LayersFound,
     equation: PathEquation,
     point: PathPoint,

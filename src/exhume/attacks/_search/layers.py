@@ -11,18 +11,14 @@ weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
-from exhume.attacks._base.stage import NOT_SAVED, Search, SearchResult, Where
-from exhume.attacks._search.training_path import curved_nodes
-from exhume.equation.norms import FixedNorm, FreeNorm, Norms
-from exhume.equation.path import Nodes, PathEquation, PathPoint
-from exhume.equation.trained_network import TrainedNetwork, Weights
+from exhume.attacks._base.stage import NOT_SAVED, SearchResult, Where
+from exhume.attacks._search.on_paths import LayersFound, SearchOnPaths
+from exhume.equation.path import PathEquation, PathPoint
 from exhume.results.stop import Stop
 from exhume.solvers import CGOptions, Damping, LMState, StoppingRule, levenberg_marquardt
 
@@ -68,37 +64,10 @@ class LayersState:
     equation: PathEquation | None = field(default=None, metadata=NOT_SAVED)
 
 
-@dataclass(frozen=True)
-class LayersFound(SearchResult):
-    """What the search found: also what independent starts ended with (s n, d)."""
-
-    found: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-
-
-class LayersSearch(Search[LayersState]):
-    """Looks for n samples whose gradients along the path of training add up to the displacement.
-
-    Args:
-        problem: what is solved.
-        network: the model at both ends of training.
-        nodes: the parameters that are read, and known samples; its weights are replaced by nodes of paths.
-        max_starts: independent starts at most.
-    """
+class LayersSearch(SearchOnPaths[LayersState]):
+    """Looks for n samples whose gradients along the path of training add up to the displacement."""
 
     state_type = LayersState
-
-    def __init__(self, problem: Problem, network: TrainedNetwork, nodes: Nodes, max_starts: int) -> None:
-        assert problem.num_samples is not None
-        self.problem, self.network, self.count = problem, network, problem.num_samples
-        self._nodes, self._tuning, self._max_starts = nodes, problem.tuning.layers, max_starts
-
-    @property
-    def norms(self) -> Norms:
-        """Free, and bounded: a row of little contribution may leave for infinity."""
-        sphere = self.problem.sphere
-        if not self.problem.norms_open:
-            return FixedNorm(sphere.radius)
-        return FreeNorm(sphere.radius, high=self._tuning.largest)
 
     def begin(self, generator: torch.Generator) -> LayersState:
         """Noise, and the straight line."""
@@ -119,7 +88,7 @@ class LayersSearch(Search[LayersState]):
         """When starts agree, or none is left."""
         if state.phase != DONE:
             return None
-        return Stop.REPRODUCED if bool((self.confirmations(state.best, state.found) > 1).any()) else Stop.STARTS_SPENT
+        return self._stop(state.best, state.found)
 
     def advance(self, state: LayersState, session: Session) -> LayersState:
         """One phase."""
@@ -142,46 +111,6 @@ class LayersSearch(Search[LayersState]):
             rows = rows[contributions.argsort(descending=True)[: self.count]]
         numbers = (rows, len(rows), stop, self.problem, state.starts, state.steps)
         return LayersFound(*numbers, found=state.found)
-
-    def curved(self, rows: torch.Tensor, count: int) -> tuple[PathEquation, float]:
-        """The equation at nodes of the path of training on the rows, and how far that path misses its end."""
-        known = self._nodes.known
-        samples = rows if known is None else torch.cat([rows, known.to(rows)])
-        weights, miss = curved_nodes(self.network, samples, count, self.problem.tuning.smooth)
-        self.problem.features.count(2 * len(samples) * self.problem.tuning.smooth.simulated)
-        return self._at([{name: each.to(self._like) for name, each in node.items()} for node in weights]), miss
-
-    def confirmations(self, rows: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-        """For every row how many independent starts ended with it, (n,)."""
-        return (self._apart(rows, found) < self._tuning.agree).sum(0)
-
-    def disagreement(self, rows: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-        """For every row its relative distance to the second of the starts that are next to it, (n,); needs two."""
-        return self._apart(rows, found).sort(0).values[1]
-
-    def _apart(self, rows: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-        """Relative distance of every row to the nearest one that each start ended with, (s, n)."""
-        starts = found.reshape(-1, self.count, rows.shape[1])
-        return torch.cdist(rows[None], starts).amin(2) / rows.norm(dim=1)
-
-    @property
-    def _like(self) -> torch.Tensor:
-        return next(iter(self.network.after.values()))
-
-    @property
-    def straight(self) -> tuple[PathEquation, float]:
-        """The equation at nodes on the straight line, whose end is that of training."""
-        return self._at(self.network.straight(self._tuning.ends)), 0.0
-
-    def _at(self, weights: Sequence[Weights]) -> PathEquation:
-        nodes = replace(self._nodes, weights=tuple(weights))
-        return PathEquation(self.network, nodes, count=self.problem.features.count)
-
-    def _noise(self, share: float, generator: torch.Generator) -> torch.Tensor:
-        """Gaussian rows of the usual norm, so many for each sample."""
-        count, dim = math.ceil(share * self.count), self.problem.features.input_dim
-        drawn = torch.randn((count, dim), generator=generator).to(self._like)
-        return self.norms.retract(drawn * (self.norms.radius / math.sqrt(dim)))
 
     def _solve(
         self,
@@ -275,11 +204,6 @@ class LayersSearch(Search[LayersState]):
             return replace(state, rows=both, crossing=True)
         noise = self._noise(tuning.wide, session.generator)
         return replace(state, rows=noise, crossing=False, starts=state.starts + 1)
-
-    def _different(self, rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        """Rows that are not among the others."""
-        apart = (torch.cdist(rows, others) / rows.norm(dim=1, keepdim=True)).amin(1)
-        return rows[apart >= self._tuning.agree]
 
     def _polish(self, state: LayersState, session: Session) -> LayersState:
         """The best rows on paths with more nodes, until these come no nearer to the trained weights."""
