@@ -6,8 +6,8 @@ from torch import nn
 
 import exhume
 from exhume import data
-from exhume.attacks import layers
 from exhume.attacks._base.problem import Problem
+from exhume.attacks._search import on_paths
 from exhume.attacks._search.feature_spans.prior import Prior
 from exhume.errors import InputError
 from exhume.report.key_figures import layers_table
@@ -34,7 +34,7 @@ def target(**knowledge):
 
 @pytest.mark.parametrize("public", [PUBLIC, None])
 def test_samples_are_found_one_by_one_and_none_is_certified(public, monkeypatch):
-    monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(on_paths, "MEMORY_BUDGET", 0)
     result = exhume.Layers()(target(public=public))
     cosines = torch.cosine_similarity(SAMPLES[:, None], result.samples[None], dim=2)
     assert sorted(cosines.argmax(1).tolist()) == [0, 1, 2]
@@ -52,7 +52,7 @@ def test_samples_are_found_one_by_one_and_none_is_certified(public, monkeypatch)
 
 
 def test_a_known_sample_is_not_found_again(monkeypatch):
-    monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(on_paths, "MEMORY_BUDGET", 0)
     result = exhume.Layers()(target(samples=SAMPLES[:1], public=PUBLIC))
     cosines = torch.cosine_similarity(SAMPLES[:, None], result.samples[None], dim=2).max(1).values
     assert len(result.samples) == 2
@@ -60,7 +60,7 @@ def test_a_known_sample_is_not_found_again(monkeypatch):
 
 
 def test_a_spent_budget_still_gives_what_was_found(monkeypatch):
-    monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(on_paths, "MEMORY_BUDGET", 0)
     result = exhume.Layers()(target(public=PUBLIC), max_passes=200)
     assert result.stop is exhume.Stop.PASS_LIMIT
     cosines = torch.cosine_similarity(SAMPLES[:, None], result.samples[None], dim=2)
@@ -68,7 +68,7 @@ def test_a_spent_budget_still_gives_what_was_found(monkeypatch):
 
 
 def test_a_row_that_was_not_accepted_does_not_count_as_found(monkeypatch):
-    monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(on_paths, "MEMORY_BUDGET", 0)
     result = exhume.Layers()(target(public=PUBLIC), max_passes=1)
     assert len(result.samples) == 1
     assert result.evidence["found"] == 0
@@ -77,7 +77,7 @@ def test_a_row_that_was_not_accepted_does_not_count_as_found(monkeypatch):
 
 
 def test_a_run_that_is_cut_goes_on_to_the_same_samples(monkeypatch, tmp_path):
-    monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(on_paths, "MEMORY_BUDGET", 0)
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
     one, path = target(public=PUBLIC), tmp_path / "checkpoint"
 
@@ -94,7 +94,7 @@ def test_a_run_that_is_cut_goes_on_to_the_same_samples(monkeypatch, tmp_path):
 
 
 def test_networks_without_a_layer_for_all_patches_are_refused(monkeypatch):
-    monkeypatch.setattr(layers, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(on_paths, "MEMORY_BUDGET", 0)
     with pytest.raises(InputError, match="samples times positions exceed its inputs or outputs everywhere"):
         exhume.Layers()(target().assuming(num_samples=64))
 

@@ -13,10 +13,11 @@ from exhume.attacks._base.session import Session
 from exhume.attacks._finish.feature_spans import finish_spans
 from exhume.attacks._finish.layers import finish_layers
 from exhume.attacks._search.feature_spans.search import FeatureSpanSearch
+from exhume.attacks._search.on_paths import too_large
 from exhume.attacks._search.pooled import layers_search
 from exhume.equation.feature_span import FeatureSpans
 from exhume.equation.parameters import chosen_names, count_equations, known_network
-from exhume.equation.path import MEMORY_BUDGET, Nodes
+from exhume.equation.path import Nodes
 from exhume.equation.trained_network import TrainedNetwork
 from exhume.errors import InputError
 from exhume.results.error_bars import Limits
@@ -87,7 +88,7 @@ class Layers(Attack):
         assert problem.num_samples is not None
         network = TrainedNetwork(model, target.input_shape, torch.float32)
         names, left_out = chosen_names(target, "all", from_initial=True)
-        if self._too_large(network, names, problem.num_samples):
+        if too_large(problem, network, names):
             proposal = self._by_feature_spans(problem, session, network, names)
         else:
             search = layers_search(problem, network, Nodes((), names, known=target.knowledge.samples), self.max_starts)
@@ -97,11 +98,6 @@ class Layers(Attack):
         if left_out:
             proposal.notes["left out"] = f"Left out, as their initial weights are not known: {', '.join(left_out)}."
         return proposal
-
-    def _too_large(self, network: TrainedNetwork, names: tuple[str, ...], num_samples: int) -> bool:
-        """Whether the gradients of all samples at all nodes exceed the memory budget of the path equation."""
-        numbers = sum(network.after[name].numel() for name in names)
-        return 4 * numbers * num_samples * len(network.readout) * self.tuning.layers.last_nodes > MEMORY_BUDGET
 
     def _by_feature_spans(
         self, problem: Problem, session: Session, network: TrainedNetwork, names: tuple[str, ...]

@@ -3,9 +3,12 @@
     Delta W_o = sum_q sum_j g_joq f_o(theta_q, x_j),   f_o = d phi_o / d W_o = sum_p phi'_op u_p
 
 phi_o is the feature that the head reads of channel o, such as the mean of relu over positions p, and u_p the patch that
-the convolution reads there. g_joq is the error of sample j that reaches channel o near node theta_q: it is free, so
-that neither the head on its way nor the recipe has to be known. Coefficients are projected out channel by channel. So
-is a multiple of the initial weights, of which weight decay takes an unknown share.
+the convolution reads there. g_joq is the derivative of the loss of sample j in feature o, summed over training steps
+near node theta_q. It is free, so that neither the head nor the recipe has to be known, and projected out channel by
+channel. So is a multiple of the initial weights, of which weight decay takes an unknown share.
+
+Shapes: o channels with K weights each (the bias is the last), Q nodes, m candidates, P positions, and c columns for
+every channel: Q m of candidates, those of known samples, and the initial weights.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from exhume.equation.trained_network import Weights
 # Added to the diagonals of the Gram matrices, over their means: neighbouring nodes have nearly equal gradients. Those
 # of channels that are active for no candidate are zero: they get a share of the mean over channels.
 _RIDGE, _INACTIVE = {torch.float32: 1e-6, torch.float64: 1e-13}, 1e-3
+# Times that the ridge of a channel is raised, by a factor of 100 each: then it exceeds any diagonal.
+_RAISED = 9
 
 
 @dataclass(frozen=True)
@@ -34,13 +39,13 @@ class ChannelPoint(Point):
 
     Attributes:
         coefficients: (m, Q o).
-        weights: the same, and those of known samples and of the initial weights behind them, by channel: (o, c).
+        multipliers: the same, and those of known samples and of the initial weights behind them, by channel: (o, c).
         columns: what they multiply, (o, c, K).
         factor: Cholesky factors of the Gram matrices (o, c, c), in double precision.
         make_graph: called when derivatives in the samples are first needed.
     """
 
-    weights: torch.Tensor
+    multipliers: torch.Tensor
     columns: torch.Tensor
     factor: torch.Tensor
     make_graph: Callable[[ChannelPoint], _Graph]
@@ -98,17 +103,14 @@ class ChannelEquation:
         """The equation with coefficients fitted by least squares."""
         rows = rows.detach().to(self.displacement)
         columns = torch.cat([self._columns(rows), self._fixed], 1)
-        gram = (columns @ columns.mT).double()
-        mean = gram.diagonal(dim1=1, dim2=2).mean(1)
-        ridge = _RIDGE[columns.dtype] * (mean + _INACTIVE * mean.mean())
-        factor = torch.linalg.cholesky(gram + torch.diag_embed(ridge[:, None].expand(gram.shape[:2])))
-        weights = _solve(factor, columns, self.displacement)
-        residual = self.displacement - _combined(weights, columns)
+        factor = _factors((columns @ columns.mT).double(), _RIDGE[columns.dtype])
+        fitted = _solve(factor, columns, self.displacement)
+        residual = self.displacement - _combined(fitted, columns)
         more = _solve(factor, columns, residual)  # refines what rounding and the ridge left
-        weights, residual = weights + more, residual - _combined(more, columns)
+        fitted, residual = fitted + more, residual - _combined(more, columns)
         loss = self.squared_size(residual) / self.squared_norm
-        coefficients = self._by_sample(weights, len(rows)).permute(2, 1, 0).flatten(1)
-        return ChannelPoint(rows, len(rows), coefficients, residual, loss, weights, columns, factor, self._make_graph)
+        coefficients = self._by_sample(fitted, len(rows)).permute(2, 1, 0).flatten(1)
+        return ChannelPoint(rows, len(rows), coefficients, residual, loss, fitted, columns, factor, self._make_graph)
 
     def independent_outputs(self, point: ChannelPoint) -> tuple[int, int]:
         """All coefficients of a sample: its equations are not told apart by outputs."""
@@ -153,20 +155,20 @@ class ChannelEquation:
         count, nodes = point.num_samples, len(self.nodes)
         inverse = torch.cholesky_inverse(point.factor)[:, : count * nodes, : count * nodes]
         blocks = inverse.reshape(-1, nodes, count, nodes, count).diagonal(dim1=2, dim2=4).permute(0, 3, 1, 2)
-        weights = self._by_sample(point.weights, count).permute(0, 2, 1).double()  # (o, m, Q)
-        gains = (torch.linalg.solve(blocks, weights[..., None])[..., 0] * weights).sum((0, 2))
+        fitted = self._by_sample(point.multipliers, count).permute(0, 2, 1).double()  # (o, m, Q)
+        gains = (torch.linalg.solve(blocks, fitted[..., None])[..., 0] * fitted).sum((0, 2))
         return gains / self.squared_norm
 
     def cancellation(self, point: ChannelPoint) -> float:
         """How much larger the samples' terms are than Delta W."""
-        used = self._by_sample(point.weights, point.num_samples)
+        used = self._by_sample(point.multipliers, point.num_samples)
         columns = point.columns[:, : used[0].numel()].unflatten(1, used.shape[1:])  # (o, Q, m, K)
         terms = torch.einsum("oqm,oqmk->omk", used, columns)
         return max(1.0, math.sqrt(self.squared_size(terms) / self.squared_norm))
 
-    def _by_sample(self, weights: torch.Tensor, count: int) -> torch.Tensor:
+    def _by_sample(self, multipliers: torch.Tensor, count: int) -> torch.Tensor:
         """Coefficients of the samples, (o, Q, m)."""
-        return weights[:, : len(self.nodes) * count].reshape(len(weights), len(self.nodes), count)
+        return multipliers[:, : len(self.nodes) * count].reshape(len(multipliers), len(self.nodes), count)
 
     def _columns(self, rows: torch.Tensor) -> torch.Tensor:
         """f_o(theta_q, x_j): (o, Q m, K)."""
@@ -179,7 +181,7 @@ class ChannelEquation:
 
     def _make_graph(self, point: ChannelPoint) -> _Graph:
         self._count(4 * len(point.rows) * len(self.nodes))
-        of_samples = self._by_sample(point.weights, len(point.rows))
+        of_samples = self._by_sample(point.multipliers, len(point.rows))
         with torch.enable_grad():
             samples = point.rows.detach().clone().requires_grad_()
             total = torch.zeros_like(self.displacement)
@@ -192,12 +194,24 @@ class ChannelEquation:
         return _Graph(samples, total, probe, slopes_in_samples)
 
 
+def _factors(gram: torch.Tensor, ridge: float) -> torch.Tensor:
+    """Cholesky factors (o, c, c); the ridge of a channel whose columns nearly coincide grows until there is one."""
+    mean = gram.diagonal(dim1=1, dim2=2).mean(1)
+    ridges = ridge * (mean + _INACTIVE * mean.mean())
+    for _ in range(_RAISED):
+        factor, info = torch.linalg.cholesky_ex(gram + torch.diag_embed(ridges[:, None].expand(gram.shape[:2])))
+        if not bool(info.any()):
+            break
+        ridges = torch.where(info > 0, 100 * ridges, ridges)
+    return factor
+
+
 def _solve(factor: torch.Tensor, columns: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
     """Coefficients (o, c) of the columns that fit a change (o, K)."""
     moments = (columns @ change[..., None]).double()
     return torch.cholesky_solve(moments, factor)[..., 0].to(change)
 
 
-def _combined(weights: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """The columns added up by coefficients (o, c): (o, K)."""
-    return (weights[:, None] @ columns)[:, 0]
+def _combined(multipliers: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """The columns added up by multipliers (o, c): (o, K)."""
+    return (multipliers[:, None] @ columns)[:, 0]

@@ -67,16 +67,18 @@ class PooledHead:
         return torch.cat(parts, 1)
 
     def is_separate(self, samples: torch.Tensor) -> bool:
-        """Whether every feature depends on one channel of the convolution, which has several positions."""
+        """Whether the head reads one feature of every channel of the convolution, which has several positions."""
         _, outputs, features = self._caught(self.network.after, samples, 1.0)
         if features.ndim != 2 or outputs.shape[1] != features.shape[1] or outputs[0, 0].numel() < 2:
+            return False
+        if not features.requires_grad:  # the head does not read the convolution
             return False
         each = torch.linspace(0.5, 2.0, features.shape[1]).to(features)
         total, weighted = (
             torch.autograd.grad((features * factors).sum(), outputs, retain_graph=True)[0]
             for factors in (torch.ones_like(each), each)
         )
-        return float((weighted - each[:, None, None] * total).norm()) <= _SEPARATE * float(total.norm())
+        return float((weighted - each[:, None, None] * total).norm()) < _SEPARATE * float(total.norm())
 
     def _caught(
         self, weights: Weights, samples: torch.Tensor, sharpness: float
@@ -85,9 +87,9 @@ class PooledHead:
         found: dict[str, torch.Tensor] = {}
 
         def at_convolution(module: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
-            found["inputs"] = args[0]
+            found["inputs"] = args[0].clone()  # what follows may change it in place
             found["outputs"] = output if output.requires_grad else output.detach().requires_grad_()
-            return found["outputs"].clone()  # what follows may change it in place
+            return found["outputs"].clone()
 
         def at_head(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
             found["features"] = args[0]
@@ -102,32 +104,39 @@ class PooledHead:
         return found["inputs"], found["outputs"], found["features"]
 
 
-def find_pooled_head(network: TrainedNetwork, head: str, names: tuple[str, ...]) -> PooledHead | None:
-    """The last convolution that was trained, if the head's features are its channels; None for any other network."""
+def find_pooled_head(
+    network: TrainedNetwork, head: str, names: tuple[str, ...], radius: float | None = None
+) -> PooledHead | None:
+    """The convolution called last, if it was trained and the head reads one feature of every channel; or None.
+
+    Inputs of norm `radius`, by default sqrt(d), show this and the scale of the convolution's outputs.
+    """
     if not isinstance(network.module.get_submodule(head) if head else None, nn.Linear):
         return None
     called: list[str] = []
 
     def note(name: str) -> Callable[[nn.Module, object], None]:
-        return lambda module, args: called.append(name)
+        return lambda module, args: called.append(name if args else "")  # "" if called with keywords
 
     convolutions = {name: each for name, each in network.module.named_modules() if isinstance(each, nn.Conv2d)}
     like = next(iter(network.after.values()))
     numbers = torch.randn((_TRIED, *network.input_shape), generator=torch.Generator().manual_seed(0))
     samples = numbers.flatten(1).to(like)
+    samples = samples * (1.0 if radius is None else radius / samples.shape[1] ** 0.5)
     with _removed([each.register_forward_pre_hook(note(name)) for name, each in convolutions.items()]):
         network.outputs(network.after, samples)
     if not called or called.count(called[-1]) > 1 or f"{called[-1]}.weight" not in names:
         return None
     layer = convolutions[called[-1]]
+    plain = type(layer) is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros"
     biased = layer.bias is None or f"{called[-1]}.bias" in names
-    if layer.groups > 1 or isinstance(layer.padding, str) or layer.padding_mode != "zeros" or not biased:
+    if not plain or isinstance(layer.padding, str) or not biased:
         return None
     found = PooledHead(network, called[-1], head)
-    if not found.is_separate(samples):
+    if torch.equal(found.flat(network.before), found.flat(network.after)) or not found.is_separate(samples):
         return None
-    _, outputs, _ = found._caught(network.after, samples, 1.0)
-    return PooledHead(network, called[-1], head, float(outputs.detach().std()))
+    scale = float(found._caught(network.after, samples, 1.0)[1].detach().std())
+    return PooledHead(network, called[-1], head, scale) if 0 < scale < float("inf") else None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.stage import Search, SearchResult
 from exhume.attacks._search.training_path import curved_nodes
 from exhume.equation.norms import FixedNorm, FreeNorm, Norms
-from exhume.equation.path import Nodes, PathEquation
+from exhume.equation.path import MEMORY_BUDGET, Nodes, PathEquation
 from exhume.equation.trained_network import TrainedNetwork, Weights
 from exhume.results.stop import Stop
 
@@ -103,3 +103,11 @@ class SearchOnPaths(Search[State]):
         count, dim = math.ceil(share * self.count), self.problem.features.input_dim
         drawn = torch.randn((count, dim), generator=generator).to(self._like)
         return self.norms.retract(drawn * (self.norms.radius / math.sqrt(dim)))
+
+
+def too_large(problem: Problem, network: TrainedNetwork, names: Sequence[str]) -> bool:
+    """Whether the gradients of all samples at all nodes exceed the memory budget of the path equation."""
+    assert problem.num_samples is not None
+    numbers = sum(network.after[name].numel() for name in names)
+    rows = problem.num_samples * len(network.readout) * problem.tuning.layers.last_nodes
+    return 4 * numbers * rows > MEMORY_BUDGET

@@ -19,13 +19,18 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, SearchResult, Where
 from exhume.attacks._search.layers import LayersSearch
-from exhume.attacks._search.on_paths import LayersFound, SearchOnPaths
+from exhume.attacks._search.on_paths import LayersFound, SearchOnPaths, too_large
 from exhume.equation.channels import ChannelEquation, ChannelPoint
 from exhume.equation.path import Nodes
 from exhume.equation.pooled_head import PooledHead, find_pooled_head
 from exhume.equation.trained_network import TrainedNetwork, Weights
 from exhume.results.stop import Stop
 from exhume.solvers import Damping, StoppingRule, levenberg_marquardt
+
+# Phases of a start and of the crossing with another, about.
+_STEPS = 40
+# Share of a channel's numbers that free coefficients may take: beyond it, noise fits as well as samples.
+_MOST = 0.5
 
 DRAW, SETTLE, SHARPEN, COMPARE, DONE = "draw", "settle", "sharpen", "compare", "done"
 
@@ -97,7 +102,7 @@ class PooledSearch(SearchOnPaths[PooledState]):
 
     def where(self, state: PooledState) -> Where:
         """The loss is that of the current rows."""
-        return Where(state.steps, 20 * self._max_starts, min(state.loss, 1.0))
+        return Where(state.steps, _STEPS * self._max_starts, min(state.loss, 1.0))
 
     def finished(self, state: PooledState) -> Stop | None:
         """When starts agree, or none is left."""
@@ -120,6 +125,8 @@ class PooledSearch(SearchOnPaths[PooledState]):
         tuning, rows = self._pooled, self._noise(self._pooled.drawn, session.generator)
         for sharpness, rule in ((tuning.wide, tuning.draw), (tuning.usual, tuning.fit)):
             rows = self._solve(self._equation(state, sharpness), rows, rule, session).rows
+            if session.budget_spent() is not None:
+                return state if len(state.rows) else replace(state, rows=rows[: self.count])
         state = self._crossed(state, rows, session)
         return replace(state, phase=SETTLE, tries=0) if state.stalled >= tuning.patience else state
 
@@ -132,6 +139,10 @@ class PooledSearch(SearchOnPaths[PooledState]):
             left = max(self.count, len(point.rows) - math.ceil(tuning.dropped * len(point.rows)))
             kept = equation.contributions(point).argsort(descending=True)[:left].sort().values
             point = self._solve(equation, point.rows[kept], tuning.prune, session)
+            if session.budget_spent() is not None:
+                break
+        if session.budget_spent() is not None and len(state.rows):
+            return state
         point = self._solve(equation, point.rows, tuning.fit, session)
         gained = point.loss < tuning.gained * state.loss
         if point.loss < state.loss:
@@ -195,9 +206,20 @@ class PooledSearch(SearchOnPaths[PooledState]):
 
 
 def layers_search(problem: Problem, network: TrainedNetwork, nodes: Nodes, max_starts: int) -> SearchOnPaths[Any]:
-    """The search that fits the network: by channels if its head is pooled."""
+    """The search that fits the network: by channels if its head is pooled and they tell enough."""
     model = problem.target.known_model
-    head = None if model is None else find_pooled_head(network, model.head, nodes.names)
-    if head is None:
+    head = None if model is None else find_pooled_head(network, model.head, nodes.names, problem.sphere.radius)
+    if head is None or not _tells(head, problem, nodes) or too_large(problem, network, nodes.names):
         return LayersSearch(problem, network, nodes, max_starts)
     return PooledSearch(problem, network, nodes, max_starts, head)
+
+
+def _tells(head: PooledHead, problem: Problem, nodes: Nodes) -> bool:
+    """Whether coefficients leave most numbers of a channel, and all channels together more than there are unknowns."""
+    tuning, count = problem.tuning.layers.pooled, problem.num_samples or 0
+    known = 0 if nodes.known is None else len(nodes.known)
+    channels, numbers = head.flat(head.network.after).shape
+    in_draws = tuning.nodes * (math.ceil((1 + tuning.drawn) * count) + known)
+    in_crossings = tuning.last_nodes * (2 * count + known)
+    equations = channels * (numbers - tuning.last_nodes * (count + known))
+    return max(in_draws, in_crossings) < _MOST * numbers and equations > count * problem.features.input_dim
