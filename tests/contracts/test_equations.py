@@ -173,12 +173,12 @@ class SmallConv(torch.nn.Module):
 
     input_shape = (1, 1, DIM)
 
-    def __init__(self, activation=torch.nn.Tanh):
+    def __init__(self, activation=torch.nn.Tanh, **options):
         super().__init__()
         self.body = torch.nn.Sequential(
             torch.nn.Conv2d(1, 4, (1, 3), padding=(0, 1)),
             torch.nn.GELU(),
-            torch.nn.Conv2d(4, 6, (1, 2)),
+            torch.nn.Conv2d(4, 6, (1, 2), **options),
             activation(),
         )
         self.head = torch.nn.Linear(6, 2)
@@ -187,15 +187,15 @@ class SmallConv(torch.nn.Module):
         return self.head(self.body(inputs).mean((2, 3)))
 
 
-def small_conv(activation=torch.nn.Tanh):
+def small_conv(activation=torch.nn.Tanh, **options):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return SmallConv(activation).double().eval()
+        return SmallConv(activation, **options).double().eval()
 
 
-def channel_case(activation, shares, *, known=0):
+def channel_case(activation, shares, *, known=0, **options):
     """The last convolution: gradients of every feature in the weights of its channel, at nodes, and weight decay."""
-    network = small_conv(activation)
+    network = small_conv(activation, **options)
     after = {name: weight.detach() for name, weight in network.named_parameters()}
     before = {name: weight + 0.1 * normal(*weight.shape, seed=6) for name, weight in after.items()}
     trained = TrainedNetwork(NetworkWeights(network, "head", tuple(after), before), network.input_shape)
@@ -203,21 +203,21 @@ def channel_case(activation, shares, *, known=0):
     assert (head.convolution, head.head) == ("body.2", "head")
     nodes, given = tuple(trained.straight(shares)), normal(known, DIM, seed=2) if known else None
     equation = ChannelEquation(head, nodes, 3.0, given)
-    names = ("body.2.weight", "body.2.bias")
-    start = torch.cat([before[name].flatten(1) if name == names[0] else before[name][:, None] for name in names], 1)
+    names = [name for name in ("2.weight", "2.bias") if f"body.{name}" in after]
+    start = torch.cat([before[f"body.{name}"].reshape(6, -1) for name in names], 1)
 
     def gradients(node, row):
         """(o, o, K): of every feature in the weights of every channel."""
         body = {name.removeprefix("body."): weight for name, weight in node.items() if name.startswith("body.")}
 
-        def features(weight, bias):
-            changed = {**body, "2.weight": weight, "2.bias": bias}
+        def features(*own):
+            changed = body | dict(zip(names, own, strict=True))
             with scaled_gelu(3.0 / head.scale):
                 outputs = torch.func.functional_call(network.body, changed, (row.reshape(1, *network.input_shape),))
             return outputs.mean((2, 3))[0]
 
-        weight, bias = torch.autograd.functional.jacobian(features, (body["2.weight"], body["2.bias"]))
-        return torch.cat([weight.flatten(2), bias[..., None]], 2)
+        parts = torch.autograd.functional.jacobian(features, tuple(body[name] for name in names))
+        return torch.cat([part.reshape(6, 6, -1) for part in parts], 2)
 
     def design(rows):
         every = list(rows) + ([] if given is None else list(given))
@@ -250,6 +250,7 @@ DENSE = {
     "two outputs": Setting("gelu", 2, dense=True),
     "known samples": Setting("gelu", 2, known=2, dense=True),
 }
+STRIDED = {"stride": (1, 2), "padding": (0, 1), "dilation": (1, 2), "bias": False}
 EQUATIONS = {
     **{f"span, {name}": lambda setting=setting: span_case(setting) for name, setting in SPANS.items()},
     **{f"dense span, {name}": lambda setting=setting: span_case(setting) for name, setting in DENSE.items()},
@@ -260,6 +261,7 @@ EQUATIONS = {
     "channels": lambda: channel_case(torch.nn.Tanh, [0.0, 1.0]),
     "channels, smooth ReLUs": lambda: channel_case(torch.nn.ReLU, [0.0, 1.0]),
     "channels, known sample": lambda: channel_case(torch.nn.Tanh, [1.0], known=1),
+    "channels, stride, dilation, no bias": lambda: channel_case(torch.nn.Tanh, [0.0, 1.0], **STRIDED),
 }
 
 
