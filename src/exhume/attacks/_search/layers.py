@@ -17,7 +17,7 @@ import torch
 
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, SearchResult, Where
-from exhume.attacks._search.on_paths import LayersFound, SearchOnPaths
+from exhume.attacks._search.on_paths import LayersFound, PathState, SearchOnPaths
 from exhume.equation.path import PathEquation, PathPoint
 from exhume.results.stop import Stop
 from exhume.solvers import CGOptions, Damping, LMState, StoppingRule, levenberg_marquardt
@@ -26,41 +26,19 @@ WIDE, PRUNE, SETTLE, ROUND, COMPARE, POLISH, DONE = "wide", "prune", "settle", "
 
 
 @dataclass(frozen=True)
-class LayersState:
+class LayersState(PathState):
     """Where the search stands.
 
     Attributes:
-        phase: what is done next.
-        rows: (m, d), the current candidates.
-        path_rows: (n, d) that the path was simulated with; none for the straight line.
-        loss, loss_before: of the current rows, and of those before the round.
-        miss: of the path's end from the trained weights, over the displacement.
-        tries: solves of this kind in a row.
         damping: of the next solve from noise.
         before_round: (n, d), the rows that a round must improve on; none if no round is under way.
-        starts: independent starts made; the current one included.
-        found: (s n, d), what independent starts ended with.
-        best, best_miss: (n, d), the rows that miss least of all.
-        steps: of any phase so far.
-        crossing: whether the current rows are those of two starts together.
+        loss_before: theirs.
         equation: at the nodes of the current path.
     """
 
-    phase: str
-    rows: torch.Tensor
-    path_rows: torch.Tensor
-    found: torch.Tensor
-    best: torch.Tensor
-    loss: float = 1.0
-    miss: float = math.inf
-    tries: int = 0
     damping: float = Damping.start
     before_round: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     loss_before: float = math.inf
-    starts: int = 1
-    best_miss: float = math.inf
-    steps: int = 0
-    crossing: bool = False
     equation: PathEquation | None = field(default=None, metadata=NOT_SAVED)
 
 
@@ -82,7 +60,7 @@ class LayersSearch(SearchOnPaths[LayersState]):
 
     def where(self, state: LayersState) -> Where:
         """The loss is that of the current rows."""
-        return Where(state.steps, 20 * self._max_starts, state.loss)
+        return Where(state.steps, 20 * self._max_starts, min(state.loss, 1.0))
 
     def finished(self, state: LayersState) -> Stop | None:
         """When starts agree, or none is left."""
@@ -188,13 +166,8 @@ class LayersSearch(SearchOnPaths[LayersState]):
     def _compare(self, state: LayersState, session: Session) -> LayersState:
         """A start or a crossing has ended: compare it with the others, then cross, begin another start, or polish."""
         before, tuning = state.best, self._tuning
-        if not state.crossing:
-            state = replace(state, found=torch.cat([state.found, state.rows]))
-        if state.miss < state.best_miss:
-            state = replace(state, best=state.rows, best_miss=state.miss)
-        agreed = bool((self.confirmations(state.best, state.found) > 1).all())
-        spent = state.starts >= self._max_starts and (state.crossing or not len(before))
-        if agreed or spent:
+        state, ended = self._compared(state)
+        if ended:
             return replace(state, phase=POLISH, rows=state.best, miss=math.inf, tries=0)
         state = replace(state, phase=WIDE, tries=0, damping=Damping.start, miss=math.inf)
         # Further rows start from noise too, but on the best path so far: there the truth leaves far less.

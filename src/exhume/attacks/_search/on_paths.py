@@ -17,7 +17,40 @@ from exhume.equation.path import MEMORY_BUDGET, Nodes, PathEquation
 from exhume.equation.trained_network import TrainedNetwork, Weights
 from exhume.results.stop import Stop
 
-State = TypeVar("State")
+
+@dataclass(frozen=True)
+class PathState:
+    """Where a search on paths stands.
+
+    Attributes:
+        phase: what is done next.
+        rows: (m, d), the current candidates.
+        path_rows: (n, d) that the path was simulated with; none for the straight line.
+        found: (s n, d), what independent starts ended with.
+        best, best_miss: (n, d), the rows that miss least of all.
+        loss: of the current rows.
+        miss: of the path's end from the trained weights, over the displacement.
+        tries: solves of this kind in a row.
+        starts: independent starts made; the current one included.
+        crossing: whether the current rows are those of two starts together.
+        steps: of any phase so far.
+    """
+
+    phase: str
+    rows: torch.Tensor
+    path_rows: torch.Tensor
+    found: torch.Tensor
+    best: torch.Tensor
+    best_miss: float = math.inf
+    loss: float = math.inf
+    miss: float = math.inf
+    tries: int = 0
+    starts: int = 1
+    crossing: bool = False
+    steps: int = 0
+
+
+State = TypeVar("State", bound=PathState)
 
 
 @dataclass(frozen=True)
@@ -70,6 +103,16 @@ class SearchOnPaths(Search[State]):
     def disagreement(self, rows: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
         """For every row its relative distance to the second of the starts that are next to it, (n,); needs two."""
         return self._apart(rows, found).sort(0).values[1]
+
+    def _compared(self, state: State) -> tuple[State, bool]:
+        """A start or a crossing that has ended is compared with the others; whether they agree or no start is left."""
+        first = not len(state.best)
+        if not state.crossing:
+            state = replace(state, found=torch.cat([state.found, state.rows]))
+        if state.miss < state.best_miss:
+            state = replace(state, best=state.rows, best_miss=state.miss)
+        agreed = bool((self.confirmations(state.best, state.found) > 1).all())
+        return state, agreed or (state.starts >= self._max_starts and (state.crossing or first))
 
     def _stop(self, rows: torch.Tensor, found: torch.Tensor) -> Stop:
         """Whether a search that is done ended with rows that two starts found."""

@@ -19,7 +19,7 @@ from exhume.attacks._base.problem import Problem
 from exhume.attacks._base.session import Session
 from exhume.attacks._base.stage import NOT_SAVED, SearchResult, Where
 from exhume.attacks._search.layers import LayersSearch
-from exhume.attacks._search.on_paths import LayersFound, SearchOnPaths, too_large
+from exhume.attacks._search.on_paths import LayersFound, PathState, SearchOnPaths, too_large
 from exhume.equation.channels import ChannelEquation, ChannelPoint
 from exhume.equation.path import Nodes
 from exhume.equation.pooled_head import PooledHead, find_pooled_head
@@ -36,38 +36,15 @@ DRAW, SETTLE, SHARPEN, COMPARE, DONE = "draw", "settle", "sharpen", "compare", "
 
 
 @dataclass(frozen=True)
-class PooledState:
-    """Where the search stands.
+class PooledState(PathState):
+    """Where the search stands; a start has no rows before its first draw, and then n.
 
     Attributes:
-        phase: what is done next.
-        rows: (n, d), the candidates of this start; none before its first draw.
-        path_rows: (n, d) that the path was simulated with; none for the straight line.
-        found: (s n, d), what independent starts ended with.
-        best, best_miss: (n, d), the rows that miss least of all.
-        loss: of the rows.
-        miss: of the path's end from the trained weights, over the displacement.
         stalled: draws in a row that brought nothing.
-        tries: of this phase.
-        starts: independent starts made; the current one included.
-        crossing: whether the rows are those of two starts together.
-        steps: of any phase so far.
         path: nodes of the current path.
     """
 
-    phase: str
-    rows: torch.Tensor
-    path_rows: torch.Tensor
-    found: torch.Tensor
-    best: torch.Tensor
-    best_miss: float = math.inf
-    loss: float = math.inf
-    miss: float = math.inf
     stalled: int = 0
-    tries: int = 0
-    starts: int = 1
-    crossing: bool = False
-    steps: int = 0
     path: tuple[Weights, ...] = field(default=(), metadata=NOT_SAVED)
 
 
@@ -172,13 +149,8 @@ class PooledSearch(SearchOnPaths[PooledState]):
     def _compare(self, state: PooledState, session: Session) -> PooledState:
         """A start or a crossing has ended: compare it with the others, then cross, begin another start, or end."""
         before = state.best
-        if not state.crossing:
-            state = replace(state, found=torch.cat([state.found, state.rows]))
-        if state.miss < state.best_miss:
-            state = replace(state, best=state.rows, best_miss=state.miss)
-        agreed = bool((self.confirmations(state.best, state.found) > 1).all())
-        spent = state.starts >= self._max_starts and (state.crossing or not len(before))
-        if agreed or spent:
+        state, ended = self._compared(state)
+        if ended:
             return replace(state, phase=DONE)
         if len(before) and not state.crossing:
             loss = self._equation(state, self._pooled.usual).at(state.rows).loss
