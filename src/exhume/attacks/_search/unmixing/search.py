@@ -169,9 +169,8 @@ class UnmixSearch(Search[UnmixState]):
             more = more if whole is None else whole
         if len(more) > len(vectors):
             known = ((reached @ more.T).abs() > _SAME).any(1)
-            last = len(more) == self.count - 1  # its input is known, and needs no estimate
-            on = None if last else replace(estimates, reached=reached[~known], idle=0, fruitful=True)
-            return replace(state, vectors=more, stalled=0, blind=0, estimates=on)
+            estimates = replace(estimates, reached=reached[~known], idle=0, fruitful=True)
+            return replace(state, vectors=more, stalled=0, blind=0, estimates=estimates)
         estimates = replace(estimates, reached=reached, idle=estimates.idle + 1)
         rounds = tuning.rounds_after if estimates.fruitful else len(tuning.votes)
         return replace(state, estimates=estimates if estimates.idle < rounds else None)
@@ -247,14 +246,14 @@ class UnmixSearch(Search[UnmixState]):
         """Vectors and further ones that are independent of them, if some input not yet found fits their zeros.
 
         Where estimates of the samples can lead on and neurons are few, the fit must be better: a wrong column excludes
-        right inputs.
+        right inputs. The last column excludes none, and is checked with all others.
         """
         mixture, known = self.mixture, len(vectors)
         places = [at - known for at in mixture.independent(torch.cat([vectors, more])) if at >= known]
         if not places:
             return vectors
         _, fits = fit_inputs(mixture, zeros[places], mixture.open_inputs(vectors))
-        well = self._estimation is not None and mixture.few_neurons and not lax
+        well = self._estimation is not None and mixture.few_neurons and not lax and known < self.count - 1
         agrees = self._tuning.agrees_well if well else self._tuning.agrees
         together = torch.cat([vectors, more[places][fits > agrees]])
         return together[: self.count]
