@@ -95,7 +95,7 @@ GROUPS = {
         Conv((64, 128), pooled=True),
         Recipe(0.1, 5000, until=0.01),
         2,
-        max_seconds=240.0,
+        max_seconds=600.0,
     ),
     "adam": Group("conv 32-32, Adam (premise broken)", Conv(), Recipe(1e-3, 500, until=0.01, optimiser="adam"), 1),
     "twenty": Group("conv 32-32, full batch", Conv(), FULL, 1, samples=20),
