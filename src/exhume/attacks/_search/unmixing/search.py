@@ -116,15 +116,15 @@ class UnmixSearch(Search[UnmixState]):
         if self._estimation is not None and (state.estimates is not None or state.blind >= tuning.blind):
             return self._estimated(self._estimation, state, session)
         vectors, stalled, before = state.vectors, state.stalled, len(state.vectors)
-        starts = 0
+        starts, last = 0, before == self.count - 1  # the last column excludes no input, and is checked with the others
         if tuning.known * self.count <= len(vectors) < self.count and len(vectors) > 1:
             found, starts = missing_columns(mixture, vectors, tuning.missing_starts, generator), tuning.missing_starts
             self.problem.features.count(len(vectors))  # one fit for each
-            vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
+            vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone], last)
         if len(vectors) == before:
             more = self._batch(stalled)
             found, starts = search_columns(mixture, mixture.open_inputs(vectors), more, generator), starts + more
-            vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone])
+            vectors = self._with(vectors, found.vectors[found.alone], found.zeros[found.alone], last)
         self.problem.features.count(starts * self.count)  # a start counts as one pass
         stalled = 0 if len(vectors) > before else stalled + starts
         blind = state.blind + starts if stalled else 0
@@ -246,14 +246,14 @@ class UnmixSearch(Search[UnmixState]):
         """Vectors and further ones that are independent of them, if some input not yet found fits their zeros.
 
         Where estimates of the samples can lead on and neurons are few, the fit must be better: a wrong column excludes
-        right inputs. The last column excludes none, and is checked with all others.
+        right inputs.
         """
         mixture, known = self.mixture, len(vectors)
         places = [at - known for at in mixture.independent(torch.cat([vectors, more])) if at >= known]
         if not places:
             return vectors
         _, fits = fit_inputs(mixture, zeros[places], mixture.open_inputs(vectors))
-        well = self._estimation is not None and mixture.few_neurons and not lax and known < self.count - 1
+        well = self._estimation is not None and mixture.few_neurons and not lax
         agrees = self._tuning.agrees_well if well else self._tuning.agrees
         together = torch.cat([vectors, more[places][fits > agrees]])
         return together[: self.count]
